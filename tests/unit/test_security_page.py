@@ -24,6 +24,7 @@ WHOLES = {
     "metadata",
     "parentRefs",
     "resourceClaims",
+    "extraVolumes",
     "affinity",
     "topologySpreadConstraints",
     "from",

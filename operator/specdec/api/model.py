@@ -160,6 +160,27 @@ class Drain(Value):
     timeout_seconds: int = 120
 
 
+class ExtraVolume(Value):
+    """A volume of the server pods: its name, and exactly one source, as in a pod."""
+
+    name: str
+    config_map: PodShaped | None = None
+    secret: PodShaped | None = None
+    empty_dir: PodShaped | None = None
+    persistent_volume_claim: PodShaped | None = None
+    projected: PodShaped | None = None
+    csi: PodShaped | None = None
+
+
+class ExtraVolumeMount(Value):
+    """Where the server's container mounts a volume of the resource."""
+
+    name: str
+    mount_path: str
+    sub_path: str | None = None
+    read_only: bool = True
+
+
 class Triton(Value):
     """Settings of Triton.
 
@@ -187,6 +208,8 @@ class Serving(Value):
     drain: Drain = Drain()
     max_queue_size: int = 1000
     triton: Triton | None = None
+    extra_volumes: tuple[ExtraVolume, ...] = ()
+    extra_volume_mounts: tuple[ExtraVolumeMount, ...] = ()
     topology_spread_constraints: tuple[PodShaped, ...] = ()
     priority_class_name: str | None = None
     runtime_class_name: str | None = None

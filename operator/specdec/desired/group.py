@@ -129,7 +129,7 @@ def _worker(model: SpeculativeModel, revision: Revision) -> Container:
         command=["python3", f"{_PROGRAM}/{AGENT}", "serve"],
         env=serving.variables(model, revision),
         user_env=server.user_env,
-        mounts=[pod.SHARED_MEMORY, *_mounts()],
+        mounts=[pod.SHARED_MEMORY, *_mounts(), *serving.extra_mounts(model)],
         resources=server.resources,
         models_read_only=True,
     )

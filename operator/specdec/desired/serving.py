@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.matrix import support
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import ExtraVolume, ExtraVolumeMount, SpeculativeModel
 from specdec.desired import openai, pod, programs, proxy, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
@@ -152,7 +152,11 @@ def template(
         volume,
         labels,
         Placement(nodes, serving.tolerations, serving.affinity),
-        [pod.shared_memory(serving.shared_memory), *volumes],
+        [
+            pod.shared_memory(serving.shared_memory),
+            *volumes,
+            *(_own(item) for item in serving.extra_volumes),
+        ],
         model.spec.metadata.server_pods,
         sidecars,
         model.spec.pods,
@@ -234,7 +238,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         ),
         env=[*variables(model, revision), *secure.env],
         user_env=[item.model_dump(by_alias=True, exclude_none=True) for item in serving.env],
-        mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts],
+        mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts, *extra_mounts(model)],
         resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
         models_read_only=True,
         extra={
@@ -248,6 +252,16 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
+
+
+def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:
+    """The mounts that the resource adds to every container that runs the server."""
+    return [_own(item) for item in model.spec.serving.extra_volume_mounts]
+
+
+def _own(item: ExtraVolume | ExtraVolumeMount) -> dict[str, Any]:
+    """A volume or a mount of the resource, under a name that no volume of the operator has."""
+    return {**item.model_dump(by_alias=True, exclude_none=True), "name": f"extra-{item.name}"}
 
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
-from specdec.api.model import Source, Spec, SpeculativeModel
+from specdec.api.model import ExtraVolume, ExtraVolumeMount, Source, Spec, SpeculativeModel
 from specdec.api.networking import GatewayRoute, IngressRoute, OpenAI, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.pods import Variable
@@ -61,6 +61,8 @@ WHOLE = (
     Reference,
     SecretKey,
     Scaling,
+    ExtraVolume,
+    ExtraVolumeMount,
     ResourceClaim,
     Tls,
     OpenAI,
@@ -148,6 +150,8 @@ RUN: dict[str, Any] = {
     "serving.probes.startupBudgetSeconds": 60,
     "serving.drain.timeoutSeconds": 60,
     "serving.maxQueueSize": 10,
+    "serving.extraVolumes": [{"name": "rules", "configMap": {"name": "rules"}}],
+    "serving.extraVolumeMounts": [{"name": "rules", "mountPath": "/etc/ours"}],
     "serving.triton.preprocessingInstances": 4,
     "serving.triton.postprocessingInstances": 4,
     "serving.triton.queueDelayMicroseconds": 100,

@@ -163,3 +163,17 @@ def test_settings_of_triton_reach_its_command_and_models() -> None:
         f"{name}/config.pbtxt"
         for name in ("preprocessing", "postprocessing", "tensorrt_llm", "tensorrt_llm_draft")
     }
+
+
+def test_volumes_of_a_resource_have_names_of_their_own() -> None:
+    """A volume that is called models does not take the place of the operator's."""
+    volume = {"name": "models", "configMap": {"name": "rules"}}
+    mount = {"name": "models", "mountPath": "/etc/ours", "readOnly": True}
+    extra = {"extraVolumes": [volume], "extraVolumeMounts": [mount]}
+    world = World(resource(serving=extra))
+    world.settle(lambda component: fetched() if component == "fetch" else {})
+    spec = world.ever_applied["Deployment", "pair"]["spec"]["template"]["spec"]
+    names = [item["name"] for item in spec["volumes"]]
+    assert len(names) == len(set(names))
+    assert {**volume, "name": "extra-models"} in spec["volumes"]
+    assert {**mount, "name": "extra-models"} in spec["containers"][0]["volumeMounts"]
