@@ -10,7 +10,7 @@ from chart.shown import Shows, named, names, namespaces, pod, spread
 # The Role there lets the operator read its own pod.
 SYSTEM = helm.NAMESPACE
 DIGEST = "sha256:" + "0123456789abcdef" * 4
-_OPENSHIFT = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+OPENSHIFT = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
 _AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -254,8 +254,8 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
         ),
     ),
     "openshift": (
-        {"podSecurityContext": _OPENSHIFT},
-        lambda o: not _OPENSHIFT.keys() & pod(o)["spec"]["securityContext"].keys(),
+        {"podSecurityContext": OPENSHIFT},
+        lambda o: not OPENSHIFT.keys() & pod(o)["spec"]["securityContext"].keys(),
     ),
     "budget": (
         {"podDisruptionBudget": {"enabled": True, "maxUnavailable": 0}},

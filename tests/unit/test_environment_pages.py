@@ -1,0 +1,100 @@
+"""The pages about air-gapped clusters and about OpenShift state what the code does."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart.sets import OPENSHIFT
+from specdec.api.source import Source
+from specdec.dry_run.plan import make
+from specdec.dry_run.resource import read
+from support.golden_cases import SAMPLES
+from support.simulated_cluster import IMAGES
+
+ROOT = Path(__file__).parents[2]
+MIRROR = "registry.example.com/"
+# Volumes that the constraint restricted-v2 allows, and that pods of ours use.
+VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+IDS = ("runAsUser", "runAsGroup", "fsGroup")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def blocks(name: str) -> list[Any]:
+    return [yaml.safe_load(text) for text in re.findall(r"(?ms)^```yaml\n(.*?)^```", page(name))]
+
+
+def pods(sample: str, **spec: Any) -> Iterator[dict[str, Any]]:
+    """The pod specs of everything that a sample becomes, from mirrored images."""
+    body = read(str(SAMPLES[sample]))
+    body["spec"] |= spec
+    body["spec"]["runtime"]["image"] = f"{MIRROR}server:26.07-trtllm-python-py3"
+    images = replace(IMAGES, operator=f"{MIRROR}operator:1", reference=f"{MIRROR}reference:1")
+    for obj in make(body, images).objects:
+        yield from specs(obj)
+
+
+def specs(node: Any) -> Iterator[dict[str, Any]]:
+    """Every value that has containers, at any depth."""
+    if isinstance(node, dict):
+        if "containers" in node:
+            yield node
+        for child in node.values():
+            yield from specs(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from specs(child)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_mirrors_replace_every_image(sample: str) -> None:
+    images = {c["image"] for spec in pods(sample) for c in spec["containers"]}
+    assert len(images) >= 2
+    assert {image for image in images if not image.startswith(MIRROR)} == set()
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_pods_request_what_the_restricted_constraint_allows(sample: str) -> None:
+    for spec in pods(sample, pods={"user": "Assigned"}):
+        assert not set(IDS) & set(spec["securityContext"])
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert {kind for v in spec["volumes"] for kind in v if kind != "name"} <= VOLUMES
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+
+
+def test_every_source_is_in_the_table() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", page("air-gapped.md").split("## Checkpoints")[1], re.M)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    expected = {field.alias or name for name, field in Source.model_fields.items()}
+    assert named == expected
+
+
+def test_values_of_openshift_are_those_that_the_chart_is_tested_with() -> None:
+    assert {"podSecurityContext": OPENSHIFT} in blocks("openshift.md")
+
+
+def test_sample_job_has_the_ids_that_the_page_removes() -> None:
+    documents = yaml.safe_load_all(
+        (ROOT / "manifests/samples/reference-pair.yaml").read_text("utf-8")
+    )
+    (job,) = [document for document in documents if document["kind"] == "Job"]
+    assert set(IDS) <= set(job["spec"]["template"]["spec"]["securityContext"])
+    rules = yaml.safe_load_all((ROOT / "manifests/install/rbac.yaml").read_text("utf-8"))
+    listed = [rule for document in rules for rule in document.get("rules", [])]
+    assert any(
+        rule["resources"] == ["speculativemodels/finalizers"] and rule["verbs"] == ["update"]
+        for rule in listed
+    )
