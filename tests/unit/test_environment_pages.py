@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from chart.sets import OPENSHIFT
 from specdec.api.source import Source
 from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
@@ -25,10 +24,6 @@ IDS = ("runAsUser", "runAsGroup", "fsGroup")
 
 def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text("utf-8")
-
-
-def blocks(name: str) -> list[Any]:
-    return [yaml.safe_load(text) for text in re.findall(r"(?ms)^```yaml\n(.*?)^```", page(name))]
 
 
 def pods(sample: str, **spec: Any) -> Iterator[dict[str, Any]]:
@@ -80,10 +75,6 @@ def test_every_source_is_in_the_table() -> None:
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     expected = {field.alias or name for name, field in Source.model_fields.items()}
     assert named == expected
-
-
-def test_values_of_openshift_are_those_that_the_chart_is_tested_with() -> None:
-    assert {"podSecurityContext": OPENSHIFT} in blocks("openshift.md")
 
 
 def test_sample_job_has_the_ids_that_the_page_removes() -> None:
