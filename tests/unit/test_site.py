@@ -113,18 +113,35 @@ def test_pages_with_diagrams_bring_their_script(site: Path, name: str, count: in
         assert addresses.index(scripts[0]) < addresses.index(bundle)
 
 
-@pytest.mark.slow
-def test_browser_draws_every_diagram_without_a_network(site: Path, tmp_path: Path) -> None:
-    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if browser is None:
+@pytest.fixture(scope="module")
+def browser() -> str:
+    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if executable is None:
         pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
+    return executable
+
+
+def shown(browser: str, address: str, profile: Path) -> str:
+    """The elements of a local page after its scripts have run, without a network."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
-    options += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path}"]
-    argv = [browser, *options, "--dump-dom", (site / "concepts.html").as_uri()]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    options += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}"]
+    argv = [browser, *options, "--dump-dom", address]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+@pytest.mark.slow
+def test_browser_draws_every_diagram(site: Path, browser: str, tmp_path: Path) -> None:
+    page = shown(browser, (site / "concepts.html").as_uri(), tmp_path)
     # The theme replaces the text of a diagram by the element that holds the drawing.
-    assert done.stdout.count('<div class="mermaid"') == 3
-    assert '<pre class="mermaid"' not in done.stdout
+    assert page.count('<div class="mermaid"') == 3
+    assert '<pre class="mermaid"' not in page
+
+
+@pytest.mark.slow
+def test_browser_searches_local_files(site: Path, browser: str, tmp_path: Path) -> None:
+    page = shown(browser, (site / "index.html").as_uri() + "?q=tutorial", tmp_path)
+    results = re.findall(r'<a href="([^"?]*)[^>]* class="md-search-result__link"', page)
+    assert any("tutorial.html" in result for result in results), results
 
 
 @pytest.mark.parametrize(
