@@ -12,11 +12,13 @@ from cluster import ControlPlane
 from controlplane.offline_verdict import offline_causes
 from controlplane.specm import Object, RefusedError, Resources
 from specdec.api import model
+from specdec.api.jobs import Build
 from specdec.api.methods.draft_target import DraftTarget
 from specdec.api.methods.eagle import Eagle
 from specdec.api.methods.lookahead import Lookahead
 from specdec.api.methods.medusa import Medusa
 from specdec.api.methods.re_drafter import ReDrafter
+from specdec.api.serving import Serving
 from specdec.dry_run.admission import admit
 from support import crd_cases
 from support.crd_cases import Case, good_resource
@@ -125,9 +127,9 @@ def test_server_sets_the_defaults_of_the_model(resources: Resources) -> None:
         "source": {},
     }
     assert {**stored, "draft": {}} == {**scalars(DraftTarget), "draft": {}}
-    assert spec["build"] == scalars(model.Build)
+    assert spec["build"] == scalars(Build)
     assert spec["checks"] == scalars(model.Checks)
-    assert spec["serving"] == scalars(model.Serving)
+    assert spec["serving"] == scalars(Serving)
     assert spec["suspend"] is False
     assert spec["runtime"] == {"backend": "TensorRT", **scalars(model.Runtime)}
     assert spec["storage"] == {"size": "10Gi"}

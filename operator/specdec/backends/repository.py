@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from specdec.api.model import SpeculativeModel, Triton
+from specdec.api.model import SpeculativeModel
+from specdec.api.serving import Triton
 from specdec.backends import methods
 from specdec.backends.building import draft_length
 from specdec.backends.facts import Facts

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
-from specdec.api.model import Jobs
+from specdec.api.jobs import Jobs
 from specdec.api.pods import Pods
 from specdec.desired import pod
 from specdec.desired.child import given

@@ -7,7 +7,8 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.matrix import support
-from specdec.api.model import ExtraVolume, ExtraVolumeMount, SpeculativeModel
+from specdec.api.model import SpeculativeModel
+from specdec.api.serving import ExtraVolume, ExtraVolumeMount
 from specdec.desired import openai, pod, programs, proxy, tls
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front

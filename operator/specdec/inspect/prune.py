@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names, released
-from specdec.api.model import Jobs, SpeculativeModel
+from specdec.api.jobs import Jobs
+from specdec.api.model import SpeculativeModel
 from specdec.api.pods import Pods
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.cluster import Cluster, Conflict, Rejected
