@@ -22,6 +22,21 @@ class Drain(Value):
     timeout_seconds: int = 120
 
 
+class Projection(Value):
+    """A source of a projected volume; exactly one is set, and none is a token of an account."""
+
+    config_map: PodShaped | None = None
+    secret: PodShaped | None = None
+    downward_api: PodShaped | None = Field(default=None, alias="downwardAPI")
+
+
+class Projected(Value):
+    """Several sources in one volume."""
+
+    sources: tuple[Projection, ...]
+    default_mode: int | None = None
+
+
 class ExtraVolume(Value):
     """A volume of the server pods: its name, and exactly one source, as in a pod."""
 
@@ -30,7 +45,7 @@ class ExtraVolume(Value):
     secret: PodShaped | None = None
     empty_dir: PodShaped | None = None
     persistent_volume_claim: PodShaped | None = None
-    projected: PodShaped | None = None
+    projected: Projected | None = None
     csi: PodShaped | None = None
 
 
