@@ -4,7 +4,6 @@ import hashlib
 import html
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -16,7 +15,6 @@ from typing_extensions import override
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 THEME = ROOT / "theme"
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
 
 
@@ -111,14 +109,6 @@ def test_pages_with_diagrams_bring_their_script(site: Path, name: str, count: in
         # Where it comes later, the theme has already asked another host.
         (bundle,) = [address for address in addresses if "/bundle." in address]
         assert addresses.index(scripts[0]) < addresses.index(bundle)
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
-    return executable
 
 
 def shown(browser: str, address: str, profile: Path) -> str:

@@ -12,6 +12,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 APP = "app.kubernetes.io/name"
+# Selects the operator's own objects.
+OPERATOR = f"{APP}=specdec-operator"
 MODEL = f"{GROUP}/model"
 ENGINE = f"{GROUP}/engine"
 CLAIM = f"{GROUP}/claim"
@@ -113,7 +115,12 @@ def owned_by(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 def claim_name(model: SpeculativeModel) -> str:
     """The name of the claim that all stages use: the user's own, or `<name>-models`."""
-    return model.spec.storage.existing_claim or f"{model.metadata.name}-models"
+    return claim(model.spec.storage.existing_claim, model.metadata.name)
+
+
+def claim(existing: str | None, name: str) -> str:
+    """The name of the claim of a resource (name) that may set an existing one."""
+    return existing or f"{name}-models"
 
 
 def claim_label(claim: str) -> str:

@@ -5,7 +5,6 @@ run, and deletes only those. It reads no Secret.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +13,7 @@ from specdec.api.model import API_VERSION, KIND
 from specdec.certify import resources
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.cluster import Cluster, Conflict, Rejected
-from specdec.inspect import session, status
-from specdec.pipeline.observed import POD_JOB, job_state, termination_message
+from specdec.inspect import job_run, session
 
 Json = dict[str, Any]
 # Seconds between two reads of a resource or a Job.
@@ -131,26 +129,10 @@ class Live:
         Raises:
             RefusedError: the API server rejects it, or the Job failed; with its message.
         """
-        name = body["metadata"]["name"]
         try:
-            await self.cluster.create(body)
-            while True:
-                job = await self._get("batch/v1", "Job", name)
-                if job is None:
-                    raise RefusedError(f"Job {name} was deleted before it ended")
-                if job_state(job) in ("Complete", "Failed"):
-                    break
-                await asyncio.sleep(self.interval)
-            pods = await self.cluster.list("v1", "Pod", self.namespace, f"{POD_JOB}={name}")
+            return job_run.result(await job_run.run(self.cluster, body, self.interval))
         except Rejected as error:
             raise RefusedError(str(error)) from error
-        messages = [text for text in map(termination_message, status.newest_first(pods)) if text]
-        result = _parsed(messages[0]) if messages else {}
-        if job_state(job) == "Failed" or not result:
-            error_ = result.get("error", {})
-            why = error_.get("message") or (messages[0][-300:] if messages else "no message")
-            raise RefusedError(f"Job {name} failed: {error_.get('reason', 'no result')}: {why}")
-        return result
 
     async def _has_pods(self, kind: tuple[str, str], name: str) -> bool:
         if kind != (API_VERSION, KIND):
@@ -163,11 +145,3 @@ class Live:
 
     async def _get(self, api_version: str, kind: str, name: str) -> Json | None:
         return await self.cluster.get(api_version, kind, self.namespace, name)
-
-
-def _parsed(text: str) -> Json:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -13,7 +13,6 @@ from specdec.cli.cluster_options import KubeContext, Namespace, OperatorNamespac
 from specdec.client.errors import BadRequestError
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def prune(
@@ -77,6 +76,7 @@ async def _prune(options: Mapping[str, Any], older_than: float) -> dict[str, Any
 
 
 def _print(result: Mapping[str, Any], *, delete: bool) -> None:
+    from rich.filesize import decimal
     from rich.text import Text
 
     from specdec.terminal import ago, grid, plain, row, screen
@@ -86,26 +86,21 @@ def _print(result: Mapping[str, Any], *, delete: bool) -> None:
     for item in unused:
         place = f"{item['kind']}/{item['name'][:16]}"
         done = "deleted" if item["deleted"] else "kept: too new" if delete else "unused"
-        row(table, place, _size(item["bytes"]), ago(item["age"]), done)
+        row(table, place, decimal(item["bytes"]), ago(item["age"]), done)
     if unused:
         screen().print(table)
     screen().print(Text(plain(_verdict(result, unused, delete=delete))))
 
 
 def _verdict(result: Mapping[str, Any], unused: list[dict[str, Any]], *, delete: bool) -> str:
+    from rich.filesize import decimal
+
     users = ", ".join(result["resources"]) or "no resource"
-    size = _size(sum(item["bytes"] for item in unused))
+    size = decimal(sum(item["bytes"] for item in unused))
     of = f"{len(unused)} of {len(result['items'])} directories on {result['claim']}"
     if not delete:
         end = "; --delete deletes them" if unused else ""
         return f"{of} are unused ({size}); used by {users}{end}"
     deleted = [item for item in unused if item["deleted"]]
-    freed = _size(sum(item["bytes"] for item in deleted))
+    freed = decimal(sum(item["bytes"] for item in deleted))
     return f"{of} were unused ({size}); deleted {len(deleted)} ({freed}); used by {users}"
-
-
-def _size(number: int) -> str:
-    for unit, name in _UNITS:
-        if number >= unit:
-            return f"{number / unit:.1f} {name}"
-    return f"{number} bytes"

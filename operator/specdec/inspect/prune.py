@@ -5,7 +5,6 @@ caller's right to create it. A resource uses what its status names, the reposito
 servers serve, and what the manifests of these repositories list.
 """
 
-import asyncio
 import contextlib
 import json
 import secrets
@@ -23,10 +22,10 @@ from specdec.cluster import Cluster, Conflict, Rejected
 from specdec.desired import pod
 from specdec.desired import prune as desired
 from specdec.desired.pod import Volume
+from specdec.inspect import job_run
 from specdec.inspect.session import resources
-from specdec.inspect.status import newest_first
 from specdec.jobs.prune import CHECKPOINTS, ENGINES, KINDS, REPOSITORIES
-from specdec.pipeline.observed import POD_JOB, job_state, termination_message
+from specdec.pipeline.observed import job_state
 
 Json = dict[str, Any]
 Keep = dict[str, list[str]]
@@ -91,7 +90,7 @@ async def prune(cluster: Cluster, request: Request, interval: float = _INTERVAL)
 def claim_of(body: Mapping[str, Any]) -> str:
     """The claim of a resource, also of one that the API server would refuse today."""
     storage = body.get("spec", {}).get("storage") or {}
-    return str(storage.get("existingClaim") or f"{body['metadata']['name']}-models")
+    return names.claim(storage.get("existingClaim"), body["metadata"]["name"])
 
 
 def keep(bodies: Iterable[Json], servers: Iterable[Json], claim: str) -> Keep:
@@ -151,9 +150,7 @@ async def _servers(cluster: Cluster, namespace: str) -> list[Json]:
 async def _operator_image(cluster: Cluster, namespace: str) -> str:
     """The image of the operator's Deployment; the released one if it cannot be read."""
     try:
-        deployments = await cluster.list(
-            "apps/v1", "Deployment", namespace, f"{names.APP}=specdec-operator"
-        )
+        deployments = await cluster.list("apps/v1", "Deployment", namespace, names.OPERATOR)
     except Rejected:
         deployments = []
     images = [d["spec"]["template"]["spec"]["containers"][0]["image"] for d in deployments]
@@ -185,40 +182,24 @@ def _valid(bodies: Iterable[Json]) -> Iterator[SpeculativeModel]:
 
 
 async def _run(cluster: Cluster, body: Json, interval: float) -> str:
-    """Create a Job, wait for its end, and return its log; the Job is deleted."""
+    """Run a Job and return its log; the Job is deleted."""
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-    await cluster.create(body)
     try:
-        while True:
-            job = await cluster.get("batch/v1", "Job", namespace, name)
-            if job is None:
-                raise RefusedError(f"Job {name} was deleted before it ended")
-            if job_state(job) in ("Complete", "Failed"):
-                break
-            await asyncio.sleep(interval)
-        pods = newest_first(await cluster.list("v1", "Pod", namespace, f"{POD_JOB}={name}"))
-        if job_state(job) == "Failed" or not pods:
-            raise RefusedError(f"Job {name} failed: {_failure(pods)}")
+        pods = await job_run.run(cluster, body, interval)
         return await cluster.log(namespace, pods[0]["metadata"]["name"], _LOG_LINES)
     finally:
         await _remove(cluster, namespace, name)
 
 
-def _failure(pods: list[Json]) -> str:
-    messages = [text for text in map(termination_message, pods) if text]
-    try:
-        return str(json.loads(messages[0])["error"]["message"])
-    except (IndexError, ValueError, KeyError, TypeError):
-        return messages[0][-300:] if messages else "its pod did not start"
-
-
 async def _remove(cluster: Cluster, namespace: str, name: str) -> None:
-    while (job := await cluster.get("batch/v1", "Job", namespace, name)) is not None:
-        try:
-            await cluster.delete(job)
-        except Conflict:
-            continue  # its status has changed since
-        return
+    """Delete the Job; without the right to, it disappears some minutes after its end."""
+    with contextlib.suppress(Rejected):
+        while (job := await cluster.get("batch/v1", "Job", namespace, name)) is not None:
+            try:
+                await cluster.delete(job)
+            except Conflict:
+                continue  # its status has changed since
+            return
 
 
 def _items(log: str) -> Iterator[Json]:

@@ -19,7 +19,6 @@ from specdec.inspect.top import METRICS_PORT
 
 Json = dict[str, Any]
 LOG_LINES = 400
-_OPERATOR = "app.kubernetes.io/name=specdec-operator"
 _OPERATOR_METRICS = 9090
 _SERVERS = tuple(names.SERVERS.values())
 
@@ -118,14 +117,14 @@ async def _operator(source: Source, kept: Snapshot, name: str) -> None:
     """Keep the lines of the operator's log and metrics that concern no other resource."""
     place = source.operator_namespace
     try:
-        pods = await source.cluster.list("v1", "Pod", place, _OPERATOR)
+        pods = await source.cluster.list("v1", "Pod", place, names.OPERATOR)
     except ClusterError as error:
         kept.notes.append(f"log and metrics of the operator are not included: {error}")
         return
     if not pods:
         kept.notes.append(
             f"log and metrics of the operator are not included: no pod in namespace {place} has "
-            f"the label {_OPERATOR}; --operator-namespace selects another namespace"
+            f"the label {names.OPERATOR}; --operator-namespace selects another namespace"
         )
     for pod in pods:
         operator = pod["metadata"]["name"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -27,7 +26,6 @@ from specdec.bench.plots import plots
 from specdec.bench.table import sentences, table
 from unit.bench.fixed import arm, report
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PLOTS = ("latency", "throughput", "speedup", "acceptance")
 
 
@@ -146,14 +144,6 @@ def test_without_positions_acceptance_is_drawn_by_length() -> None:
     text = as_html(report(levels=(type(level)(1, level.arms[0], whole, 4),)))
     assert "by draft length" in text
     assert "answers in one piece" in text
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
-    return executable
 
 
 @pytest.mark.slow

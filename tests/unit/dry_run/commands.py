@@ -13,6 +13,17 @@ ROOT = Path(__file__).resolve().parents[3]
 DRAFT_TARGET = ROOT / "manifests" / "samples" / "reference-draft-target.yaml"
 Json = dict[str, Any]
 Write = Callable[..., Path]
+# The configuration of a public checkpoint, with the fields that a plan reads.
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "rope_scaling": {"factor": 8.0},
+}
 
 
 def run(*arguments: object) -> Result:

@@ -11,23 +11,14 @@ from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.simulated_cluster import IMAGES
-from unit.dry_run.commands import Json, plan_json, run
+from unit.dry_run.commands import LLAMA_8B, Json, plan_json, run
 
 BUILT = [name for name in SAMPLES if name.startswith("tensorrt-")]
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
 
 
 def configured(folder: Path, **changes: object) -> Path:
     """A folder with nothing but a configuration."""
-    (folder / "config.json").write_text(json.dumps(LLAMA | changes))
+    (folder / "config.json").write_text(json.dumps(LLAMA_8B | changes))
     return folder
 
 
@@ -50,7 +41,7 @@ def test_commands_are_those_of_the_build_job(sample: str, tmp_path: Path) -> Non
             continue
         build = tensorrt_plan.read(data)
         work = build.output.parent / f".{build.key}.work"
-        steps = tensorrt_steps.steps(build, LLAMA, work, lambda _: True)
+        steps = tensorrt_steps.steps(build, LLAMA_8B, work, lambda _: True)
         expected = [list(step.command(work / step.name)) for step in steps]
         assert [step["command"] for step in shown[entry["role"]]["steps"]] == expected
 

@@ -11,19 +11,10 @@ from specdec.cli.app import app
 from specdec.dry_run import configuration
 from specdec.dry_run.resource import InputError
 from support.simulated_cluster import resource
+from unit.dry_run.commands import LLAMA_8B
 
 SAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "samples"
 SHARED = SAMPLES / "tensorrt-draft-target-shared.yaml"
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 128256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "rope_scaling": {"factor": 8.0},
-}
 
 
 def write_config(folder: Path, text: str) -> Path:

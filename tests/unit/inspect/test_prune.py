@@ -177,7 +177,10 @@ def test_failed_job_is_reported_with_its_message(api: Cluster) -> None:
     given(api, resource("pair", repository={"hash": "r0"}))
     result = specdec("models", "--delete")
     assert result.exit_code == 1
-    assert "failed: repository r0 is used and its manifest cannot be read" in result.stderr
+    assert (
+        "failed: VolumeUnusable: repository r0 is used and its manifest cannot be read"
+        in result.stderr
+    )
     assert len(left(api)) == 4
 
 

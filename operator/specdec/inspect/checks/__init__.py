@@ -21,13 +21,12 @@ from specdec.inspect.checks.facts import (
     containers,
 )
 
-__all__ = ["CRD", "FORMAT", "LEAST_KUBERNETES", "OPERATOR", "judge"]
+__all__ = ["CRD", "FORMAT", "LEAST_KUBERNETES", "judge"]
 
 FORMAT = "specdec.dev/check/v1"
 # The charts require it as kubeVersion; a test compares them.
 LEAST_KUBERNETES = (1, 30)
 CRD = "speculativemodels.specdec.dev"
-OPERATOR = f"{names.APP}=specdec-operator"
 _RELEASE = "app.kubernetes.io/version"
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -79,7 +78,7 @@ def _operator(facts: Facts) -> Check:
         fix = "ask for the right to list Deployments; --operator-namespace selects a namespace"
         return Check(name, Result.WARNING, facts.operators.message, fix)
     if not facts.operators:
-        message = f"no Deployment has the label {OPERATOR}"
+        message = f"no Deployment has the label {names.OPERATOR}"
         fix = "install the chart specdec-operator, or kubectl apply -k manifests/install"
         return Check(name, Result.PROBLEM, message, fix)
     watching = [item for item in facts.operators if _watches(item, facts.namespace)]

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from specdec.api import names
 from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Rejected
 from specdec.cluster.person import PersonCluster, Right
-from specdec.inspect.checks import CRD, FORMAT, OPERATOR, judge
+from specdec.inspect.checks import CRD, FORMAT, judge
 from specdec.inspect.checks.facts import RIGHTS, Facts, Json, Unread
 
 T = TypeVar("T")
@@ -76,10 +77,10 @@ async def read(
 
 async def _operators(cluster: PersonCluster, namespace: str) -> list[Json] | Unread:
     """The operators of all namespaces, or those of one if the person may list only there."""
-    everywhere = await _or_unread(cluster.list(*_DEPLOYMENTS, None, OPERATOR))
+    everywhere = await _or_unread(cluster.list(*_DEPLOYMENTS, None, names.OPERATOR))
     if not isinstance(everywhere, Unread):
         return everywhere
-    return await _or_unread(cluster.list(*_DEPLOYMENTS, namespace, OPERATOR))
+    return await _or_unread(cluster.list(*_DEPLOYMENTS, namespace, names.OPERATOR))
 
 
 async def _missing_rights(cluster: PersonCluster, namespace: str) -> tuple[Right, ...]:
