@@ -1,13 +1,10 @@
 """The main job: apply a resource, get speculative tokens from a real tritonserver pod."""
 
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
 
-from cluster import binaries
 from demo.story import prompts
+from e2e.printed import as_printed
 from e2e.world import DEADLINE_SECONDS, PAIR, World, model
 from specdec.client import Client, Request, metrics
 from support.quickstarts import ROOT, typed
@@ -99,23 +96,3 @@ def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) 
         lambda: json.dumps(world.kubectl.get("pvc", claim)),
     )
     assert world.kubectl.get("pvc", PAIR) is not None
-
-
-def as_printed(world: World, command: list[str]) -> "subprocess.CompletedProcess[str]":
-    """A command of a guide, in the repository's folder and with the login of the node."""
-    programs = (Path(sys.executable).parent, binaries.path("kubectl").parent)
-    environment = {
-        "KUBECONFIG": str(world.node.kubeconfig),
-        "PATH": os.pathsep.join((*map(str, programs), os.environ["PATH"])),
-    }
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=700,
-        check=False,
-    )
-    assert done.returncode == 0, (command, done.stdout, done.stderr)
-    return done

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.printed import as_printed
 from e2e.world import Object, World
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,13 @@ def resources(world: World) -> dict[str, str]:
     """Names and uids of the resources that certify has created."""
     listed = world.listed("specm", "certify.specdec.dev/run")
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
+
+
+@pytest.mark.usefixtures("gpus")
+def test_list_is_as_printed(world: World, login: Path) -> None:
+    listed = as_printed(world, ["specdec", "certify", "--list"], login=login).stdout
+    rows = {line.split()[0]: line for line in listed.splitlines()}
+    assert rows.keys() >= {*FEW, "eagle"}, listed
 
 
 def test_interrupted_run_continues_and_passes(world: World, login: Path, out: Path) -> None:

@@ -18,6 +18,9 @@ GUIDES = [
 # runs in tests/controlplane/test_quickstarts.py, but for the last step.
 OFFLINE = "tests/unit/test_quickstarts.py"
 ON_A_SERVER = "tests/controlplane/test_quickstarts.py"
+# These read or change a resource, or call servers.
+ON_THE_NODE = "tests/e2e/test_page_commands.py"
+OF_CLIENTS = "tests/triton/test_page_commands.py"
 RUN_BY = {
     ("make", "demo"): "tests/demo/test_demo.py",
     ("make", "demo-down"): "tests/demo/test_demo.py",
@@ -56,26 +59,26 @@ RUN_BY = {
     ("specdec", "migrate"): OFFLINE,
     ("specdec", "plan"): OFFLINE,
     ("specdec", "render"): OFFLINE,
-    # These name servers and clusters of the reader. tests/unit/test_docs.py checks their options.
-    ("specdec", "bench"): "tests/triton/test_client_bench.py",
-    ("specdec", "certify"): "tests/unit/certify/test_run.py",
-    ("specdec", "check"): "tests/unit/inspect/test_checks.py",
-    ("specdec", "generate"): "tests/triton/test_client_generate.py",
-    ("specdec", "infer"): "tests/triton/test_client_infer.py",
-    ("specdec", "logs"): "tests/unit/inspect/test_logs.py",
-    ("specdec", "prune"): "tests/unit/inspect/test_prune.py",
-    ("specdec", "report"): "tests/unit/inspect/test_report.py",
-    ("specdec", "rerun"): "tests/unit/inspect/test_actions.py",
-    ("specdec", "resume"): "tests/unit/inspect/test_actions.py",
-    ("specdec", "speculate"): "tests/triton/test_client_speculate.py",
-    ("specdec", "status"): "tests/unit/inspect/test_status.py",
-    ("specdec", "suspend"): "tests/unit/inspect/test_actions.py",
-    ("specdec", "top"): "tests/unit/inspect/test_top.py",
-    ("specdec", "verify"): "tests/triton/test_client_verify.py",
+    ("specdec", "bench"): OF_CLIENTS,
+    ("specdec", "certify"): "tests/e2e/test_certify.py",
+    ("specdec", "check"): ON_THE_NODE,
+    ("specdec", "generate"): OF_CLIENTS,
+    ("specdec", "infer"): OF_CLIENTS,
+    ("specdec", "logs"): ON_THE_NODE,
+    ("specdec", "prune"): ON_THE_NODE,
+    ("specdec", "report"): ON_THE_NODE,
+    ("specdec", "rerun"): ON_THE_NODE,
+    ("specdec", "resume"): ON_THE_NODE,
+    ("specdec", "speculate"): OF_CLIENTS,
+    ("specdec", "status"): ON_THE_NODE,
+    ("specdec", "suspend"): ON_THE_NODE,
+    ("specdec", "top"): ON_THE_NODE,
+    ("specdec", "verify"): OF_CLIENTS,
 }
 # The beginning of a command -> why no test runs it as it stands.
 NOT_RUN = {
     "aiperf profile": "a program of others, whose packages the tests do not install",
+    "specdec certify --heads": "its checkpoints are on a hub, and EAGLE and Medusa need GPUs",
     "cosign verify": "no release has been signed yet",
     "kubectl krew": "krew is not built here; tests/unit/build/test_plugin.py installs its archive",
     "docker run": "it needs Docker; tests/unit/build/test_image_command.py runs the file",
@@ -111,6 +114,8 @@ def reason_not_to_run(command: list[str]) -> str:
 def place(command: list[str]) -> str:
     """The file whose tests run a command; empty if none does."""
     program, verb = command[:2]
+    if any(word.startswith("specm/") for word in command):
+        return ON_THE_NODE if program == "specdec" else RUN_BY.get((program, verb), "")
     return RUN_BY.get((program, verb)) or RUN_BY.get((program, ""), "")
 
 

@@ -1,0 +1,64 @@
+"""Commands of the guides, run as printed with a login to the node."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from cluster import binaries
+from e2e.world import World
+from support.quickstarts import ROOT
+
+Done = subprocess.CompletedProcess[str]
+
+
+def as_printed(
+    world: World,
+    command: list[str],
+    *,
+    login: Path | None = None,
+    folder: Path = ROOT,
+    given: str | None = None,
+) -> Done:
+    """Run a command to its end, which must be a success."""
+    process = started(world, command, login=login, folder=folder)
+    output, errors = process.communicate(given, timeout=700)
+    assert process.returncode == 0, (command, output, errors)
+    return Done(command, 0, output, errors)
+
+
+def first_line(world: World, command: list[str], *, login: Path, folder: Path) -> str:
+    """The first line of a command that only Ctrl-C ends."""
+    process = started(world, command, login=login, folder=folder)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), (command, line, errors)
+    return line
+
+
+def started(
+    world: World, command: list[str], *, login: Path | None, folder: Path
+) -> "subprocess.Popen[str]":
+    """The process of a command, with kubectl and specdec on its path."""
+    programs = (Path(sys.executable).parent, binaries.path("kubectl").parent)
+    environment = {
+        "KUBECONFIG": str(login or world.node.kubeconfig),
+        "PATH": os.pathsep.join((*map(str, programs), os.environ["PATH"])),
+    }
+    # A process group in the background ignores the signal, and hands that on to its children.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, previous)

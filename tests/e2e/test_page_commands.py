@@ -1,0 +1,93 @@
+"""The commands of the guides that read or change a resource `code-assistant`, as printed."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.printed import as_printed, first_line
+from e2e.world import DEADLINE_SECONDS, World
+from support.quickstarts import ON_THE_NODE, ROOT, all_run_by
+
+NAME, NAMESPACE = "code-assistant", "models"
+PLACE = ("-n", NAMESPACE)
+SAMPLES = ROOT / "manifests" / "samples"
+COMMANDS = [command for _, command in all_run_by(ON_THE_NODE)]
+# Without these, a measurement takes minutes.
+SHORTER = {
+    "bench": ["--requests", "2", "--output-tokens", "8"],
+    "generate": ["--max-tokens", "8"],
+    "verify": ["--limit", "4", "--max-tokens", "8"],
+}
+
+
+@pytest.fixture(scope="module")
+def resource(world: World) -> Iterator[str]:
+    """The resource of the guides, which also has the OpenAI API."""
+    body = yaml.safe_load((SAMPLES / "reference-openai.yaml").read_text("utf-8"))
+    body["metadata"]["name"] = NAME
+    # `specdec rerun --benchmark` repeats a benchmark.
+    body["spec"]["benchmark"] = {"mode": "OnReady", "concurrency": [1], "requests": 10}
+    world.kubectl("create", "namespace", NAMESPACE)
+    world.kubectl("apply", *PLACE, "-f", str(SAMPLES / "reference-pair.yaml"))
+    world.kubectl("apply", *PLACE, "-f", "-", given=json.dumps(body))
+    ready(world)
+    yield NAME
+    world.kubectl("delete", "specm", NAME, *PLACE, timeout=DEADLINE_SECONDS)
+    world.kubectl("delete", "namespace", NAMESPACE, timeout=DEADLINE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kubeconfig whose current context is the one of the guides, in the resource's namespace."""
+    config = yaml.safe_load(world.node.kubeconfig.read_text("utf-8"))
+    (context,) = config["contexts"]
+    context["name"] = config["current-context"] = "staging"
+    context["context"]["namespace"] = NAMESPACE
+    file = tmp_path_factory.mktemp("login") / "kubeconfig"
+    file.write_text(yaml.safe_dump(config), "utf-8")
+    return file
+
+
+def ready(world: World) -> None:
+    """Wait until the resource is served, as a reader does."""
+    wait = ("wait", f"specm/{NAME}", *PLACE, "--for=condition=Ready")
+    seconds = DEADLINE_SECONDS
+    world.kubectl(*wait, f"--timeout={seconds:.0f}s", timeout=seconds + 10)
+
+
+def endless(command: list[str]) -> bool:
+    """Whether only Ctrl-C ends it."""
+    return "-f" in command or (command[1] == "top" and "--once" not in command)
+
+
+def test_every_command_is_here() -> None:
+    verbs = {command[1] for command in COMMANDS}
+    changes = {"suspend", "resume", "rerun", "prune"}
+    assert verbs == {"status", "top", "logs", "check", "report", *changes, *SHORTER}
+
+
+@pytest.mark.usefixtures("resource")
+def test_commands_run_as_printed(world: World, login: Path, tmp_path: Path) -> None:
+    # All that a guide saves goes into this folder.
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    for command in COMMANDS:
+        if "specm/" in " ".join(command) and f"specm/{NAME}" not in " ".join(command):
+            continue  # tests/e2e/test_answers.py runs the quick start
+        if endless(command):
+            line = first_line(world, command, login=login, folder=tmp_path)
+            assert line.strip(), command
+            continue
+        if command[1] == "prune":
+            # It refuses while a Job of the resource uses the claim.
+            jobs = ("wait", "job", "--all", *PLACE, "--for=condition=Complete")
+            world.kubectl(*jobs, "--timeout=300s", timeout=DEADLINE_SECONDS + 10)
+        command = [*command, *SHORTER.get(command[1], [])]
+        done = as_printed(world, command, login=login, folder=tmp_path)
+        assert (done.stdout + done.stderr).strip(), command
+        if command[1] == "resume":
+            ready(world)
+    assert (tmp_path / "report.tar.gz").is_file()
