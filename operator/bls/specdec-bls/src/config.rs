@@ -33,8 +33,10 @@ pub struct Capabilities {
     /// Most tokens of prompt and answer together, 0 if unknown. The target's engine is built for
     /// more tokens, so that the draft tokens of a step fit even at this limit.
     pub max_seq_len: usize,
-    /// The server has a draft model.
-    pub has_draft: bool,
+    /// The server drafts, with a draft model or by lookups.
+    pub drafts: bool,
+    /// The server has a draft model, whose logits the target can compare.
+    pub has_draft_model: bool,
     /// The server can send an answer in parts.
     pub streams: bool,
     /// The target compares the draft's logits, if the request does not set `use_draft_logits`.
@@ -82,6 +84,8 @@ pub struct Settings {
     pub capabilities: Capabilities,
     /// None where the draft length is fixed.
     pub adaptive: Option<Adaptive>,
+    /// Least tokens of a match whose continuation is a draft; None without lookups.
+    pub lookup_min_match: Option<usize>,
     /// Most sequences in flight at which drafting is pipelined; 0 for never.
     pub pipelined_sequences: usize,
     /// Most sequences in flight, at least 1.
@@ -118,7 +122,9 @@ impl Settings {
         }
         let draft = Some(config.text("tensorrt_llm_draft_model_name", ""));
         let draft = draft.filter(|name| !name.is_empty());
-        let capabilities = config.capabilities(draft.is_some())?;
+        let min_match = config.number("lookup_min_match", 0)?;
+        let lookup_min_match = Some(min_match).filter(|tokens| *tokens > 0);
+        let capabilities = config.capabilities(draft.is_some(), lookup_min_match.is_some())?;
         let pipelined_sequences = config.number("draft_ahead", 0)?;
         let max_in_flight = config.number("max_in_flight", 16)?;
         if max_in_flight == 0 {
@@ -133,6 +139,7 @@ impl Settings {
             skip_special_tokens: config.is_true("skip_special_tokens"),
             target: config.text("tensorrt_llm_model_name", "tensorrt_llm"),
             adaptive: config.adaptive(&capabilities)?,
+            lookup_min_match,
             pipelined_sequences: draft.as_ref().map_or(0, |_| pipelined_sequences),
             max_in_flight,
             accumulate_tokens: TRUE_VALUES.contains(&accumulate.as_str()),
@@ -225,7 +232,8 @@ impl Config<'_> {
         names.map(str::to_owned).collect()
     }
 
-    fn capabilities(&self, has_draft: bool) -> Result<Capabilities, Error> {
+    fn capabilities(&self, has_draft_model: bool, looks_up: bool) -> Result<Capabilities, Error> {
+        let drafts = has_draft_model || looks_up;
         let draft_tokens = self.number("num_draft_tokens", 0)?;
         let min_tokens_name = match self.names("input").contains("min_tokens") {
             true => "min_tokens",
@@ -234,10 +242,11 @@ impl Config<'_> {
         let mut target_outputs = self.names("output");
         target_outputs.retain(|name| !OWN_OUTPUTS.contains(&name.as_str()));
         Ok(Capabilities {
-            draft_tokens: if has_draft { draft_tokens } else { 0 },
+            draft_tokens: if drafts { draft_tokens } else { 0 },
             max_draft_tokens: self.number("max_draft_tokens", 0)?,
             max_seq_len: self.number("max_seq_len", 0)?,
-            has_draft,
+            drafts,
+            has_draft_model,
             streams: self.decoupled(),
             use_draft_logits: self.text("use_draft_logits", "").to_lowercase() == "true",
             min_tokens_name,

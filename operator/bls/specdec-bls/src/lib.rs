@@ -24,6 +24,7 @@ pub mod draft_length;
 pub mod engine;
 pub mod error;
 pub mod lock;
+pub mod lookup;
 pub mod request;
 pub mod response;
 pub mod sequence;

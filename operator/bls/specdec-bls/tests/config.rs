@@ -78,7 +78,7 @@ fn every_parameter_is_read() {
     let server = settings.capabilities;
     assert_eq!((server.draft_tokens, server.max_draft_tokens), (4, 8));
     assert_eq!(server.max_seq_len, 512);
-    assert!(server.has_draft && server.streams && server.use_draft_logits);
+    assert!(server.has_draft_model && server.streams && server.use_draft_logits);
     assert_eq!(
         (server.min_tokens_name, server.seed_name()),
         ("min_length", "random_seed")
@@ -163,6 +163,21 @@ fn unfilled_parameter_has_its_default() {
 }
 
 #[test]
+fn lookups_draft_without_a_draft_model() {
+    let settings = with(&[
+        ("tensorrt_llm_draft_model_name", ""),
+        ("lookup_min_match", "3"),
+    ]);
+    let server = settings.capabilities;
+    assert_eq!((settings.lookup_min_match, settings.draft), (Some(3), None));
+    assert!(server.drafts && !server.has_draft_model);
+    assert_eq!((server.draft_tokens, server.max_draft_tokens), (4, 8));
+    for off in ["", "0"] {
+        assert_eq!(with(&[("lookup_min_match", off)]).lookup_min_match, None);
+    }
+}
+
+#[test]
 fn draft_parameters_need_a_draft() {
     let adaptive = ("draft_length_policy", "Adaptive");
     let settings = with(&[("tensorrt_llm_draft_model_name", ""), adaptive]);
@@ -174,7 +189,7 @@ fn draft_parameters_need_a_draft() {
         ),
         (None, 0, None)
     );
-    assert!(!settings.capabilities.has_draft);
+    assert!(!settings.capabilities.drafts);
     assert_eq!(
         (
             settings.capabilities.draft_tokens,

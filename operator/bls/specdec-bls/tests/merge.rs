@@ -30,6 +30,7 @@ fn verifying(prompt: &[i32], proposal: &[i32], log_probs: bool) -> Call {
     let proposal = Proposal {
         tokens: proposal.to_vec(),
         logits: None,
+        ..Proposal::default()
     };
     Tokens::new(task.into()).verification_call(proposal, expected)
 }
@@ -78,6 +79,7 @@ fn verifying_up_to_three(proposal: &[i32], task: Task) -> Call {
     let proposal = Proposal {
         tokens: proposal.to_vec(),
         logits: None,
+        ..Proposal::default()
     };
     let task = Task {
         prompt: vec![1],

@@ -33,7 +33,8 @@ fn request(numbers: &mut Numbers) -> Task {
         draft_tokens: 4,
         max_draft_tokens: DRAFTS,
         max_seq_len: LIMIT,
-        has_draft: true,
+        drafts: true,
+        has_draft_model: true,
         streams: true,
         min_tokens_name: "min_length",
         ..Capabilities::default()

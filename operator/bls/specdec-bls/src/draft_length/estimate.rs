@@ -18,14 +18,32 @@ const FIRST_GUESS: f64 = 0.7;
 ///
 /// A round that accepts n of g tokens is n successes, and one failure where n < g: the maximum
 /// likelihood estimate of a truncated geometric distribution is successes over trials.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Acceptance {
+    /// The estimate before any observation.
+    guess: f64,
     successes: f64,
     trials: f64,
     updated: Option<f64>,
 }
 
+impl Default for Acceptance {
+    fn default() -> Self {
+        Self::guessed(FIRST_GUESS)
+    }
+}
+
 impl Acceptance {
+    /// An estimate that begins with this value.
+    pub fn guessed(guess: f64) -> Self {
+        Self {
+            guess,
+            successes: 0.0,
+            trials: 0.0,
+            updated: None,
+        }
+    }
+
     /// Add a round; `now` in seconds.
     pub fn add(&mut self, drafted: usize, accepted: usize, now: f64) {
         let kept = KEPT * self.faded(now);
@@ -37,7 +55,7 @@ impl Acceptance {
 
     /// The estimate, in (0, 1). With few or old observations it is near `prior`.
     pub fn value(&self, now: f64, prior: Option<&Acceptance>) -> f64 {
-        let guess = prior.map_or(FIRST_GUESS, |prior| prior.value(now, None));
+        let guess = prior.map_or(self.guess, |prior| prior.value(now, None));
         let kept = self.faded(now);
         let successes = kept * self.successes + PRIOR_WEIGHT * guess;
         successes / (kept * self.trials + PRIOR_WEIGHT)

@@ -128,6 +128,7 @@ impl Prompt<'_> {
             target_only_outputs: self.target_only_outputs(),
             min_tokens_name: self.server.min_tokens_name,
             max_seq_len: self.server.max_seq_len,
+            max_draft_tokens: self.server.max_draft_tokens,
             stop_words,
             prompt,
         };
@@ -147,6 +148,16 @@ impl Prompt<'_> {
                     "{name} is {value}, but the engines are built for one beam: set it to 1"
                 )));
             }
+        }
+        if self.values.flag("use_draft_logits", false)
+            && self.server.drafts
+            && !self.server.has_draft_model
+        {
+            return Err(Error::InvalidRequest(
+                "use_draft_logits is true, but this server drafts by lookups, which have no \
+                 logits: leave it out"
+                    .to_owned(),
+            ));
         }
         if self.values.flag("stream", false) && !self.server.streams {
             return Err(Error::InvalidRequest(
@@ -215,7 +226,7 @@ impl Prompt<'_> {
         let most = self.server.max_draft_tokens;
         let fix = if length < 0 {
             ": set it to 0 or more".to_owned()
-        } else if length > 0 && !self.server.has_draft {
+        } else if length > 0 && !self.server.drafts {
             ", but this server has no draft model: leave it out or set it to 0".to_owned()
         } else if length > most as i128 {
             format!(

@@ -71,6 +71,8 @@ pub struct Task {
     pub min_tokens_name: &'static str,
     /// Most tokens of prompt and answer together, 0 where unknown.
     pub max_seq_len: usize,
+    /// Most draft tokens that the target's engine accepts.
+    pub max_draft_tokens: usize,
 }
 
 impl Task {

@@ -1,4 +1,4 @@
-//! What a sequence receives from an engine call: a proposal of the draft, or new tokens.
+//! What a sequence receives from an engine call or a lookup: a proposal, or new tokens.
 
 use triton::Tensor;
 
@@ -15,12 +15,24 @@ pub struct Chunk {
     pub accepted: usize,
     /// Verification steps of the BLS, 0 in a target-only run.
     pub rounds: usize,
-    /// Whether the proposal came from a pipelined draft call.
-    pub pipelined: bool,
+    /// Where the proposal came from.
+    pub source: Source,
     /// The answer ends with these tokens.
     pub finished: bool,
     /// Additional outputs of the target.
     pub outputs: Vec<Tensor>,
+}
+
+/// Where the draft tokens of a round come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// A call of the draft model.
+    #[default]
+    Model,
+    /// A pipelined call of the draft model.
+    PipelinedModel,
+    /// An earlier occurrence of the last tokens. Each token has a class of its acceptance.
+    Lookup { classes: Vec<usize> },
 }
 
 /// Draft tokens, with the logits they were drawn from where acceptance compares logits.
@@ -28,4 +40,5 @@ pub struct Chunk {
 pub struct Proposal {
     pub tokens: Vec<i32>,
     pub logits: Option<Tensor>,
+    pub source: Source,
 }

@@ -1,6 +1,6 @@
 //! The events that a sequence processes, and the effects that its owner carries out.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Source};
 use super::part::Part;
 use crate::engine::{Call, EngineResult};
 use crate::error::Error;
@@ -62,6 +62,8 @@ pub struct Counts {
     pub rounds: usize,
     /// Rounds whose proposal came from a pipelined draft call.
     pub pipelined_rounds: usize,
+    /// The draft tokens came from a lookup, not from the draft model.
+    pub lookup: bool,
     /// Tokens of the answer.
     pub generated: usize,
 }
@@ -75,7 +77,8 @@ impl Counts {
             drafted: if own { chunk.drafted } else { 0 },
             accepted: if own { chunk.accepted } else { 0 },
             rounds: chunk.rounds,
-            pipelined_rounds: usize::from(chunk.pipelined),
+            pipelined_rounds: usize::from(chunk.source == Source::PipelinedModel),
+            lookup: matches!(chunk.source, Source::Lookup { .. }),
             generated: chunk.tokens.len(),
         }
     }

@@ -6,12 +6,13 @@
 //!
 //! A round of speculative decoding is a draft call, which proposes tokens, and a verification step
 //! of the target. With pipelined drafting, the draft extends the proposal while the target verifies
-//! it. A target-only run decodes without the draft.
+//! it. A lookup proposes tokens from the text itself. A target-only run decodes without a draft.
 
 pub mod chunk;
 pub mod detokenizer;
 mod effects;
 mod logits;
+mod lookups;
 pub mod part;
 mod phase;
 pub mod rendering;
@@ -34,6 +35,7 @@ use self::tokens::Tokens;
 use crate::draft_length::DraftLength;
 use crate::engine::{Call, EngineResult};
 use crate::error::Error;
+use crate::lookup::Lookup;
 use crate::request::task::Task;
 use crate::tokenizer::Tokenizer;
 
@@ -47,6 +49,8 @@ pub struct Resources {
     pub has_draft: bool,
     /// The draft may propose while the target verifies.
     pub pipelined: bool,
+    /// The search for earlier occurrences of the last tokens, whose continuations are drafts.
+    pub lookup: Option<Lookup>,
 }
 
 /// One sequence.
@@ -70,11 +74,15 @@ impl Sequence {
     pub fn new(task: Arc<Task>, resources: Resources) -> Self {
         // A sampled answer must depend on its seed alone, and not on which call ended first.
         let pipelined = resources.pipelined && !task.is_sampled();
+        // A request without drafts has none from lookups either. Lookups have no logits.
+        let looks_up = task.draft_tokens > 0 && !task.use_draft_logits;
+        let lookup = resources.lookup.filter(|_| looks_up);
         Self {
             rendering: Rendering::new(Arc::clone(&task)),
-            tokens: Tokens::new(task),
+            tokens: Tokens::new(task).in_pieces(lookup.is_some()),
             resources: Resources {
                 pipelined,
+                lookup,
                 ..resources
             },
             phase: Phase::Idle,
@@ -114,8 +122,9 @@ impl Sequence {
     }
 
     /// Render the tokens of the last event, if they were not rendered yet. Rendering is a separate
-    /// step, so that the next engine call is sent before it.
+    /// step, so that the next engine call is sent before it. So is learning a prompt for lookups.
     pub fn render(&mut self) -> Option<Part> {
+        self.learn();
         let chunk = self.unrendered.take()?;
         self.render_chunk(&chunk)
     }
@@ -125,11 +134,11 @@ impl Sequence {
             Phase::Drafting { length } => self.proposed(result, length, seconds, step),
             Phase::Verifying {
                 proposal,
+                source,
                 draft_seconds,
-                pipelined,
             } => match result.and_then(|outputs| self.tokens.verified(&proposal, &outputs)) {
                 Ok(chunk) => {
-                    let chunk = Chunk { pipelined, ..chunk };
+                    let chunk = Chunk { source, ..chunk };
                     self.round_completed(chunk, draft_seconds, seconds, step);
                 }
                 Err(error) => self.fail(error, step),
@@ -165,8 +174,14 @@ impl Sequence {
     }
 
     fn next_call(&mut self, step: &mut Step) {
+        if self.begin_lookup_round(step) {
+            return;
+        }
         if self.target_only.left > 0 {
             return self.decode_target_only(step);
+        }
+        if self.is_without_draft_model() {
+            return self.decode_until_lookup(step);
         }
         let choice = self.resources.draft_length.choose();
         if choice.settled.is_some() {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, Source};
 
 /// The result that a sequence waits for.
 pub enum Phase {
@@ -15,8 +15,8 @@ pub enum Phase {
     /// The verification of a proposal.
     Verifying {
         proposal: Vec<i32>,
+        source: Source,
         draft_seconds: f64,
-        pipelined: bool,
     },
     /// Tokens of the target without a draft.
     TargetOnly { length: usize },
@@ -54,6 +54,12 @@ impl TargetOnlyRun {
             true => 0,
             false => self.left.saturating_sub(chunk.tokens.len()),
         };
+    }
+
+    /// End the run before all of its tokens are decoded; false if none has been decoded.
+    pub fn cut(&mut self) -> bool {
+        self.left = 0;
+        self.tokens > 0
     }
 
     /// Seconds since the run started.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::chunk::{Chunk, Proposal};
+use super::chunk::{Chunk, Proposal, Source};
 use super::phase::{Phase, PipelinedDraft};
 use super::{PipelinedCall, Sequence, Step};
 use crate::draft_length::FixedLength;
@@ -38,7 +38,7 @@ impl Sequence {
     /// Start a round of `length` draft tokens with the pipelined proposal, or with a draft call.
     pub(super) fn begin_round(&mut self, length: usize, step: &mut Step) {
         if length == 0 {
-            return self.verify(Proposal::default(), 0.0, false, step);
+            return self.verify(Proposal::default(), 0.0, step);
         }
         match self.pipelined.take() {
             Some(draft) if draft.proposed.is_none() => {
@@ -52,8 +52,9 @@ impl Sequence {
                     let proposal = Proposal {
                         tokens,
                         logits: None,
+                        source: Source::PipelinedModel,
                     };
-                    self.verify(proposal, draft.seconds, true, step);
+                    self.verify(proposal, draft.seconds, step);
                 }
                 None => self.draft(length, step),
             },
@@ -79,25 +80,30 @@ impl Sequence {
         step: &mut Step,
     ) {
         match result.and_then(|outputs| self.tokens.proposal(outputs, length)) {
-            Ok(proposal) => self.verify(proposal, seconds, false, step),
+            Ok(proposal) => self.verify(proposal, seconds, step),
             Err(error) => self.continue_without_draft(error.to_string(), step),
         }
     }
 
-    /// Decode the rest of the answer with the target alone. A greedy answer stays the same and
-    /// takes longer. A sampled answer may change, because its calls draw other random numbers.
+    /// Decode the rest of the answer without the draft model: with lookups if there are any, or
+    /// with the target alone. A greedy answer stays the same and takes longer. A sampled answer may
+    /// change, because its calls draw other random numbers.
     fn continue_without_draft(&mut self, reason: String, step: &mut Step) {
         step.effects.draft_error = Some(reason);
-        self.resources.draft_length.close();
-        self.resources.draft_length = Box::new(FixedLength(0));
+        self.resources.has_draft = false;
+        if self.resources.lookup.is_none() {
+            self.resources.draft_length.close();
+            self.resources.draft_length = Box::new(FixedLength(0));
+        }
         self.continue_unless_cancelled(step);
     }
 
     /// Verify a proposal, and draft its continuation at the same time if that is pipelined.
-    fn verify(&mut self, proposal: Proposal, draft_seconds: f64, pipelined: bool, step: &mut Step) {
-        let tokens = proposal.tokens.clone();
+    pub(super) fn verify(&mut self, proposal: Proposal, draft_seconds: f64, step: &mut Step) {
+        let (tokens, source) = (proposal.tokens.clone(), proposal.source.clone());
         step.call(self.tokens.verification_call(proposal, self.draft_length));
         if self.resources.pipelined
+            && !matches!(source, Source::Lookup { .. })
             && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens)
         {
             self.last_pipelined += 1;
@@ -115,8 +121,8 @@ impl Sequence {
         }
         self.phase = Phase::Verifying {
             proposal: tokens,
+            source,
             draft_seconds,
-            pipelined,
         };
     }
 
@@ -133,12 +139,18 @@ impl Sequence {
         if chunk.accepted < chunk.drafted || chunk.tokens.len() <= chunk.drafted {
             self.pipelined = None;
         }
-        self.resources.draft_length.round_completed(
-            chunk.drafted,
-            chunk.accepted,
-            draft_seconds,
-            verify_seconds,
-        );
+        if chunk.accepted > 0 {
+            self.tokens.shorten_pieces();
+        }
+        let policy = &mut self.resources.draft_length;
+        match &chunk.source {
+            Source::Lookup { classes } => {
+                policy.lookup_completed(classes, chunk.accepted, verify_seconds);
+            }
+            Source::Model | Source::PipelinedModel => {
+                policy.round_completed(chunk.drafted, chunk.accepted, draft_seconds, verify_seconds)
+            }
+        }
         self.continue_after(chunk, step);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use triton::Tensor;
 
-use super::chunk::{Chunk, Proposal};
+use super::chunk::{Chunk, Proposal, Source};
 use super::stop_words::StopTokens;
 use crate::batching::merge::DRAFT_IDS;
 use crate::engine::{Call, Role, find, new_tokens, token_log_probs};
@@ -19,6 +19,11 @@ use crate::request::task::Task;
 
 /// Most tokens of one call in a target-only stream.
 const MOST_STREAM_TOKENS: usize = 8;
+/// Tokens of the first call of an answer, and most tokens of a call, in a target-only run that a
+/// lookup may cut short. A call that arrives while the engine computes for others waits for the
+/// next step, so text without repetitions is decoded in few calls.
+const FIRST_PIECE_TOKENS: usize = 8;
+const MOST_PIECE_TOKENS: usize = 64;
 const TARGET: &str = "tensorrt_llm";
 pub(super) const DRAFT: &str = "tensorrt_llm_draft";
 
@@ -27,24 +32,41 @@ pub struct Tokens {
     pub(super) task: Arc<Task>,
     /// Prompt and generated tokens.
     pub(super) ids: Vec<i32>,
-    /// Tokens to request in the next call of a target-only stream.
-    stream_tokens: usize,
+    /// Tokens to request in the next call of a target-only run that is decoded in pieces.
+    piece_tokens: usize,
+    /// Decode target-only runs in pieces, although the answer is not streamed.
+    in_pieces: bool,
     stop_words: StopTokens,
 }
 
 impl Tokens {
     pub fn new(task: Arc<Task>) -> Self {
         Self {
+            in_pieces: false,
             ids: task.prompt.clone(),
-            stream_tokens: 1,
+            piece_tokens: 1,
             stop_words: StopTokens::new(&task.stop_words, &task.prompt),
             task,
         }
     }
 
+    /// Decode target-only runs in several calls, so that they can be cut short.
+    pub fn in_pieces(mut self, in_pieces: bool) -> Self {
+        self.in_pieces = in_pieces;
+        if in_pieces && !self.task.stream {
+            self.piece_tokens = FIRST_PIECE_TOKENS;
+        }
+        self
+    }
+
     /// Tokens generated so far.
     pub fn generated(&self) -> &[i32] {
         self.ids.get(self.task.prompt.len()..).unwrap_or_default()
+    }
+
+    /// Prompt and generated tokens.
+    pub fn ids(&self) -> &[i32] {
+        &self.ids
     }
 
     /// Number of tokens of prompt and answer.
@@ -93,7 +115,11 @@ impl Tokens {
         let mut tokens = new_tokens(&outputs, self.ids.len(), DRAFT)?;
         tokens.truncate(length);
         let logits = self.draft_logits(outputs, tokens.len())?;
-        Ok(Proposal { tokens, logits })
+        Ok(Proposal {
+            tokens,
+            logits,
+            source: Source::Model,
+        })
     }
 
     /// A draft call that continues `proposal` during its verification, and how many tokens it
@@ -193,14 +219,26 @@ impl Tokens {
     /// `left` tokens.
     ///
     /// A stream takes several calls, which request 1, 2, 4 and then `MOST_STREAM_TOKENS` tokens.
-    /// The first token therefore arrives early, and later calls cost less time per token.
+    /// The first token therefore arrives early, and later calls cost less time per token. A run
+    /// that a lookup may cut short takes several calls as well, up to `MOST_PIECE_TOKENS` each.
     pub fn target_only_length(&mut self, left: usize) -> usize {
-        if !self.task.stream || self.task.needs_one_call() {
-            return left;
-        }
-        let length = self.stream_tokens.min(left);
-        self.stream_tokens = (2 * self.stream_tokens).min(MOST_STREAM_TOKENS);
+        let most = match (self.task.stream, self.in_pieces) {
+            (true, true) => MOST_STREAM_TOKENS,
+            (true, false) if !self.task.needs_one_call() => MOST_STREAM_TOKENS,
+            (false, true) => MOST_PIECE_TOKENS,
+            _ => return left,
+        };
+        let length = self.piece_tokens.min(left);
+        self.piece_tokens = (2 * self.piece_tokens).min(most);
         length
+    }
+
+    /// Begin the next target-only run with a short piece: after a round that accepted tokens, the
+    /// text often matches again soon.
+    pub fn shorten_pieces(&mut self) {
+        if self.in_pieces {
+            self.piece_tokens = 1;
+        }
     }
 
     /// The call in which the target alone decodes `length` tokens.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use triton::{Error, Level, Metric, MetricFamily, log};
 
+use super::sources::Sources;
 use crate::lock::locked;
 use crate::sequence::Counts;
 
@@ -49,6 +50,7 @@ pub struct Metrics {
     length: Metric,
     fallbacks: Mutex<Fallbacks>,
     positions: Mutex<Positions>,
+    sources: Sources,
     vllm: VllmCounters,
 }
 
@@ -102,6 +104,7 @@ impl Metrics {
                 logged: None,
             }),
             positions: Mutex::new(Positions::new()?),
+            sources: Sources::new(model, &version)?,
             vllm: VllmCounters::new(model)?,
             model: model.to_owned(),
             version,
@@ -166,6 +169,7 @@ impl Metrics {
                 metric.increment(count as f64);
             }
         }
+        self.sources.count(counts);
         if counts.rounds > 0 {
             self.vllm.count(counts);
         }

@@ -17,6 +17,7 @@ mod model;
 pub mod pool;
 pub mod process;
 mod reply;
+mod sources;
 mod watchdog;
 
 pub use backend::exported::*;

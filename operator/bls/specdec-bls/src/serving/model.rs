@@ -21,6 +21,7 @@ use crate::draft_length::{AdaptivePolicy, DraftLength, FixedLength};
 use crate::engine::Role;
 use crate::error::Error;
 use crate::lock::locked;
+use crate::lookup::Lookup;
 use crate::request::limits::Limits;
 use crate::request::task::Task;
 use crate::sequence::{Event, Resources, Sequence};
@@ -148,6 +149,7 @@ impl Bls {
             draft_length,
             has_draft: self.settings.draft.is_some(),
             pipelined: self.settings.pipelined_sequences > 0,
+            lookup: self.settings.lookup_min_match.map(Lookup::new),
         };
         let sequence = Sequence::new(Arc::clone(&task), resources);
         let number = self.next_number();

@@ -146,7 +146,8 @@ fn stream_is_refused_without_streaming() {
 #[test]
 fn draft_tokens_are_refused_without_a_draft() {
     let alone = Capabilities {
-        has_draft: false,
+        drafts: false,
+        has_draft_model: false,
         draft_tokens: 0,
         ..server()
     };
@@ -155,6 +156,21 @@ fn draft_tokens_are_refused_without_a_draft() {
         "num_draft_tokens is 2, but this server has no draft model: leave it out or set it to 0"
     );
     assert!(try_parse(vec![int("num_draft_tokens", 0)], &alone).is_ok());
+}
+
+#[test]
+fn draft_logits_are_refused_where_only_lookups_draft() {
+    let lookups = Capabilities {
+        has_draft_model: false,
+        ..server()
+    };
+    assert_eq!(
+        refused(vec![flag("use_draft_logits", true)], &lookups),
+        "use_draft_logits is true, but this server drafts by lookups, which have no logits: \
+         leave it out"
+    );
+    assert!(try_parse(vec![flag("use_draft_logits", false)], &lookups).is_ok());
+    assert!(try_parse(vec![flag("use_draft_logits", true)], &server()).is_ok());
 }
 
 #[test]

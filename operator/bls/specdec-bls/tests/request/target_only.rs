@@ -41,7 +41,8 @@ fn target_only_inputs_fall_back() {
 fn server_without_speculation_never_falls_back() {
     let alone = Capabilities {
         draft_tokens: 0,
-        has_draft: false,
+        drafts: false,
+        has_draft_model: false,
         ..server()
     };
     let (task, fallback) = parse_one(vec![long("lora_task_id", 3)], &alone);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use triton_specdec::draft_length::{Choice, DraftLength};
+use triton_specdec::draft_length::{Alternative, Choice, DraftLength};
 
 use super::numbers::Numbers;
 
@@ -55,6 +55,13 @@ impl DraftLength for ChangingPolicy {
     fn target_only_completed(&mut self, tokens: usize, seconds: f64) {
         assert!(seconds > 0.0);
         self.reports.lock().unwrap().target_only += tokens;
+    }
+    fn choose_lookup(&mut self, classes: &[usize], _: Alternative) -> usize {
+        self.numbers.lock().unwrap().between(0, classes.len())
+    }
+    fn lookup_completed(&mut self, classes: &[usize], accepted: usize, verify_seconds: f64) {
+        assert!(accepted <= classes.len() && verify_seconds > 0.0);
+        self.reports.lock().unwrap().accepted += accepted;
     }
     fn close(&mut self) {
         self.reports.lock().unwrap().closed += 1;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use triton_specdec::draft_length::{DraftLength, FixedLength};
 use triton_specdec::engine::{Call, Role};
+use triton_specdec::lookup::Lookup;
 use triton_specdec::request::task::Task;
 use triton_specdec::sequence::part::Part;
 use triton_specdec::sequence::{Counts, Effects, End, Event, Resources, Sequence};
@@ -42,6 +43,8 @@ pub struct Run {
     pub tokenizer: Arc<dyn Tokenizer>,
     /// None for the fixed draft length of the task.
     pub draft_length: Option<Box<dyn DraftLength>>,
+    /// Least tokens of a match of lookups; None without them.
+    pub min_match: Option<usize>,
     /// The client disconnects after this many calls of the target.
     pub disconnects_after: usize,
 }
@@ -51,6 +54,8 @@ pub struct Outcome {
     pub parts: Vec<Part>,
     pub end: End,
     pub counts: Counts,
+    /// The share of lookups in the counts.
+    pub lookup: Counts,
     /// Why the sequence continued without the draft.
     pub draft_errors: Vec<String>,
     pub target: Engine,
@@ -67,6 +72,7 @@ impl Run {
             pipelined: Pipelined::Off,
             tokenizer: Arc::new(Letters),
             draft_length: None,
+            min_match: None,
             disconnects_after: usize::MAX,
         }
     }
@@ -79,6 +85,7 @@ impl Run {
             draft_length: self.draft_length.unwrap_or(fixed),
             has_draft: self.draft.is_some(),
             pipelined: self.pipelined != Pipelined::Off,
+            lookup: self.min_match.map(Lookup::new),
         };
         let mut owner = Owner {
             sequence: Sequence::new(Arc::new(task), resources),
@@ -94,6 +101,7 @@ impl Run {
             parts: Vec::new(),
             end: None,
             counts: Counts::default(),
+            lookup: Counts::default(),
             draft_errors: Vec::new(),
             disconnects_after: self.disconnects_after,
             target_calls: 0,
@@ -107,6 +115,7 @@ impl Run {
             parts: owner.parts,
             end: owner.end.unwrap(),
             counts: owner.counts,
+            lookup: owner.lookup,
             draft_errors: owner.draft_errors,
             target: owner.target,
             draft: owner.draft,
@@ -126,6 +135,7 @@ struct Owner {
     parts: Vec<Part>,
     end: Option<End>,
     counts: Counts,
+    lookup: Counts,
     draft_errors: Vec<String>,
     disconnects_after: usize,
     target_calls: usize,
@@ -168,6 +178,11 @@ impl Owner {
             self.counts.accepted += counts.accepted;
             self.counts.rounds += counts.rounds;
             self.counts.pipelined_rounds += counts.pipelined_rounds;
+            if counts.lookup {
+                self.lookup.drafted += counts.drafted;
+                self.lookup.accepted += counts.accepted;
+                self.lookup.rounds += counts.rounds;
+            }
             self.counts.generated += counts.generated;
         }
         self.draft_errors.extend(effects.draft_error);

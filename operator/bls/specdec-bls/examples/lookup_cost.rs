@@ -1,0 +1,39 @@
+//! Prints what lookups cost in texts of 8 192 tokens, as JSON: the microseconds of a token learned
+//! and a candidate found, and the bytes of the automaton for each token.
+//!
+//! `tests/support/bls.py` runs this program for the benchmarks, with the texts on standard input:
+//! a JSON list of lists of token ids.
+
+use std::io::read_to_string;
+use std::time::Instant;
+
+use triton_specdec::lookup::Lookup;
+
+/// Most tokens of a candidate.
+const MOST: usize = 8;
+
+fn main() {
+    let input = read_to_string(std::io::stdin()).expect("texts on standard input");
+    let texts: Vec<Vec<i32>> = serde_json::from_str(&input).expect("lists of token ids");
+    let figures: Vec<_> = texts.iter().map(|text| figures(text)).collect();
+    println!("{}", serde_json::Value::from(figures));
+}
+
+fn figures(text: &[i32]) -> serde_json::Value {
+    let mut lookup = Lookup::new(1);
+    let mut found = 0;
+    let microseconds: Vec<f64> = (1..=text.len())
+        .map(|end| {
+            let known = text.get(..end).unwrap_or_default();
+            let started = Instant::now();
+            lookup.extend(known);
+            found += usize::from(lookup.candidate(known, MOST).is_some());
+            started.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    serde_json::json!({
+        "microseconds": microseconds,
+        "found": found,
+        "bytes_a_token": lookup.bytes() as f64 / text.len() as f64,
+    })
+}

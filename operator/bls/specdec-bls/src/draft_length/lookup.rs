@@ -1,0 +1,75 @@
+//! How many tokens of a lookup's candidate are worth their verification.
+//!
+//! A candidate token is accepted with a probability that its class has shown so far, if all tokens
+//! before it were accepted. The product of these probabilities is the chance that the verification
+//! gets as far as a token, its survival. The expected tokens of a round are the sum of all
+//! survivals and the target's own token, as with dynamic draft lengths (SpecDec++, Huang et al.
+//! 2024, arXiv:2405.19715).
+
+use super::costs::Costs;
+use super::estimate::Acceptance;
+use crate::lookup::CLASSES;
+
+/// The first guess for each class: for matches of 1, 2, 4, ... and from 32 tokens on, where
+/// occurrences disagree about the next token, and then where they agree. Rounded down from what the
+/// texts of `make bench NAME=drafting` show.
+const GUESSES: [f64; CLASSES] = [
+    0.1, 0.15, 0.15, 0.3, 0.3, 0.5, //
+    0.4, 0.6, 0.8, 0.85, 0.9, 0.95,
+];
+
+/// The acceptance of candidate tokens, by their class.
+#[derive(Clone, Debug)]
+pub(super) struct ByClass([Acceptance; CLASSES]);
+
+impl Default for ByClass {
+    fn default() -> Self {
+        Self(GUESSES.map(Acceptance::guessed))
+    }
+}
+
+impl ByClass {
+    /// Add the verification of a candidate's tokens, of which the target accepted some.
+    pub fn add(&mut self, classes: &[usize], accepted: usize, now: f64) {
+        // The tokens after the first rejected one were not compared.
+        for (index, class) in classes.iter().take(accepted + 1).enumerate() {
+            if let Some(acceptance) = self.0.get_mut(*class) {
+                acceptance.add(1, usize::from(index < accepted), now);
+            }
+        }
+    }
+
+    /// The chance of each token that the target accepts it and all before it.
+    pub fn survivals(&self, classes: &[usize], now: f64, prior: &Self) -> Vec<f64> {
+        let chance = |class: &usize| {
+            let own = self.0.get(*class)?;
+            Some(own.value(now, prior.0.get(*class)))
+        };
+        let chances = classes.iter().map(|class| chance(class).unwrap_or(0.0));
+        let products = chances.scan(1.0, |survival, chance| {
+            *survival *= chance;
+            Some(*survival)
+        });
+        products.collect()
+    }
+}
+
+/// The number of candidate tokens with the most tokens a second, and that speed. 0 if the target
+/// alone is faster.
+pub(super) fn fastest(survivals: &[f64], costs: &Costs) -> (usize, f64) {
+    let mut best = (0, costs.speed(0, 0.0));
+    let mut expected = 1.0;
+    for (index, survival) in survivals.iter().enumerate() {
+        expected += survival;
+        let seconds = costs.verify.at(index + 1);
+        if seconds <= 0.0 {
+            // Nothing was measured: the first round measures it.
+            return (survivals.len(), 0.0);
+        }
+        let speed = expected / seconds;
+        if speed > best.1 {
+            best = (index + 1, speed);
+        }
+    }
+    best
+}

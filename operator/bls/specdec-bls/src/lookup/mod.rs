@@ -1,0 +1,103 @@
+//! Drafts from the text itself: what followed the longest suffix of prompt and answer that occurred
+//! before. Such drafts need no draft model, and take microseconds.
+//!
+//! Prompt lookup (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) searches the prompt
+//! for the last few tokens. A suffix automaton finds the longest match of any length in the prompt
+//! and the answer, as SuffixDecoding does with a suffix tree (Oliaro et al. 2024, arXiv:2411.04975).
+
+pub mod automaton;
+
+use automaton::{Automaton, Occurrence};
+
+/// Number of [`Candidate::classes`].
+pub const CLASSES: usize = 12;
+const CERTAIN: usize = CLASSES / 2;
+
+/// Draft tokens from an earlier occurrence of the last tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidate {
+    pub tokens: Vec<i32>,
+    /// For each token a class of its chance to be accepted, less than [`CLASSES`]. The class
+    /// depends on the length of the match before the token, and on whether the same token followed
+    /// the match wherever it occurred.
+    pub classes: Vec<usize>,
+    /// Number of the last tokens that occurred before.
+    pub matched: usize,
+}
+
+/// The text of one sequence, and the search in it.
+#[derive(Debug, Default)]
+pub struct Lookup {
+    automaton: Automaton,
+    /// Number of tokens in the automaton.
+    known: usize,
+    min_match: usize,
+}
+
+impl Lookup {
+    /// A search for matches of at least `min_match` tokens.
+    pub fn new(min_match: usize) -> Self {
+        Self {
+            min_match: min_match.max(1),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it has every token of this text.
+    pub fn is_current(&self, ids: &[i32]) -> bool {
+        self.known == ids.len()
+    }
+
+    /// Learn the tokens of `ids` that are new. `ids` begins with all tokens learned before.
+    pub fn extend(&mut self, ids: &[i32]) {
+        for token in ids.get(self.known..).unwrap_or_default() {
+            self.automaton.push(*token);
+        }
+        self.known = ids.len();
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.automaton.bytes()
+    }
+
+    /// At most `most` tokens that may follow `ids`, all of which were learned. None if no match is
+    /// long enough.
+    pub fn candidate(&self, ids: &[i32], most: usize) -> Option<Candidate> {
+        let longest = self.automaton.longest()?;
+        if longest.length < self.min_match || most == 0 {
+            return None;
+        }
+        let mut candidate = Candidate {
+            matched: longest.length,
+            ..Candidate::default()
+        };
+        let mut at = Some(longest);
+        for index in 0..most {
+            // Where the earlier occurrence reaches the end of the text, it continues with the
+            // candidate itself: the text repeats a period.
+            let position = longest.end + index;
+            let beyond = position.checked_sub(ids.len());
+            let token = match beyond {
+                Some(own) => candidate.tokens.get(own),
+                None => ids.get(position),
+            };
+            let Some(&token) = token else { break };
+            candidate
+                .classes
+                .push(self.class(at, longest.length + index));
+            candidate.tokens.push(token);
+            at = at.and_then(|at| self.automaton.step(at, token));
+        }
+        Some(candidate)
+    }
+
+    /// The class of a token after a match of `matched` tokens.
+    fn class(&self, at: Option<Occurrence>, matched: usize) -> usize {
+        let size = (matched.max(1).ilog2() as usize).min(CERTAIN - 1);
+        match at.is_some_and(|at| self.automaton.is_certain(at)) {
+            true => CERTAIN + size,
+            false => size,
+        }
+    }
+}

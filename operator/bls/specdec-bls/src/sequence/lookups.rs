@@ -1,0 +1,72 @@
+//! Rounds of a sequence whose proposals come from a lookup in its own text.
+
+use super::chunk::{Proposal, Source};
+use super::phase::TargetOnlyRun;
+use super::{Sequence, Step};
+use crate::draft_length::Alternative;
+
+impl Sequence {
+    /// Verify what followed the last tokens where they occurred before, if that is worth a round.
+    /// False if there is nothing to verify.
+    pub(super) fn begin_lookup_round(&mut self, step: &mut Step) -> bool {
+        let Some(proposal) = self.looked_up() else {
+            return false;
+        };
+        let run = &mut self.target_only;
+        if run.left > 0 && run.cut() {
+            let policy = &mut self.resources.draft_length;
+            policy.target_only_completed(run.tokens, run.seconds());
+        }
+        self.pipelined = None;
+        self.draft_length = proposal.tokens.len();
+        self.verify(proposal, 0.0, step);
+        true
+    }
+
+    /// Whether the sequence has lookups and no other drafts.
+    pub(super) fn is_without_draft_model(&self) -> bool {
+        self.resources.lookup.is_some() && !self.resources.has_draft
+    }
+
+    /// Decode with the target alone, piece by piece, until a lookup finds something.
+    pub(super) fn decode_until_lookup(&mut self, step: &mut Step) {
+        self.target_only = TargetOnlyRun::start(0, self.tokens.remaining());
+        self.decode_target_only(step);
+    }
+
+    /// Learn the prompt, and the tokens generated so far.
+    pub(super) fn learn(&mut self) {
+        if let Some(lookup) = &mut self.resources.lookup {
+            lookup.extend(self.tokens.ids());
+        }
+    }
+
+    /// The proposal of a lookup, if there is one and it is worth a round.
+    fn looked_up(&mut self) -> Option<Proposal> {
+        // The prompt is learned during the first call, which therefore is not delayed.
+        if self.tokens.generated().is_empty() {
+            return None;
+        }
+        self.learn();
+        let alternative = match self.resources.has_draft {
+            true => Alternative::DraftModel,
+            false => Alternative::TargetOnly,
+        };
+        let lookup = self.resources.lookup.as_ref()?;
+        let most = self
+            .tokens
+            .proposal_length(self.tokens.task.max_draft_tokens);
+        let mut found = lookup.candidate(self.tokens.ids(), most)?;
+        let policy = &mut self.resources.draft_length;
+        let length = policy.choose_lookup(&found.classes, alternative);
+        found.tokens.truncate(length);
+        found.classes.truncate(length);
+        (length > 0).then_some(Proposal {
+            tokens: found.tokens,
+            logits: None,
+            source: Source::Lookup {
+                classes: found.classes,
+            },
+        })
+    }
+}
