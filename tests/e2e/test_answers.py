@@ -57,15 +57,20 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
         assert condition["message"], f"{condition['type']} has no message"
 
 
-def test_plain_and_lookahead_resources_answer_like_draft_target(world: World, served: str) -> None:
+def test_other_methods_answer_like_draft_target(world: World, served: str) -> None:
     nothing = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
     world.apply(model("plain", speculation={"method": "None", **nothing}))
     world.apply(model("ahead", speculation={"method": "Lookahead", "lookahead": {}, **nothing}))
-    for name in ("plain", "ahead"):
+    drafts = {**nothing, "maxDraftTokens": 8, "nGram": {"minMatch": 1}}
+    world.apply(model("ngram", speculation={"method": "NGram", **drafts}))
+    for name in ("plain", "ahead", "ngram"):
         world.ready(name)
+    before = metrics.read(f"{world.address('ngram').partition(':')[0]}:8002")
     for prompt in prompts(3):
-        answers = {n: world.text(n, prompt) for n in ("plain", "ahead", served)}
+        answers = {n: world.text(n, prompt) for n in ("plain", "ahead", "ngram", served)}
         assert len(set(answers.values())) == 1, answers
+    did = metrics.read(f"{world.address('ngram').partition(':')[0]}:8002") - before
+    assert did.accepted > 0
 
 
 def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) -> None:

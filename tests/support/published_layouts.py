@@ -25,6 +25,7 @@ OURS = {
         "max_draft_tokens",
         "max_seq_len",
         "draft_ahead",
+        "lookup_min_match",
         "rows_per_call",
         "synchronize_rounds",
         "draft_length_policy",

@@ -76,6 +76,8 @@ class RepositoryPlan:
         max_draft_tokens: the largest draft length that a request may set, at most that of the
             target's engine.
         adaptive: bounds within which the BLS chooses the draft length; None for a fixed length.
+        lookup_min_match: least tokens of a match in prompt and answer whose continuation the BLS
+            proposes; 0 without such lookups.
         draft_ahead: requests in flight up to which drafting is pipelined: the draft model
             continues while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
@@ -103,6 +105,7 @@ class RepositoryPlan:
     draft_tokens: int = 0
     max_draft_tokens: int = 0
     adaptive: DraftLengths | None = None
+    lookup_min_match: int = 0
     draft_ahead: int = 0
     max_seq_len: int | None = None
     use_draft_logits: bool = False
@@ -121,6 +124,11 @@ class RepositoryPlan:
     add_special_tokens: bool = True
     library: str = ""
     request_fields: contract.RequestFields | None = None
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the BLS has draft tokens to propose."""
+        return self.draft is not None or self.lookup_min_match > 0
 
     def __post_init__(self) -> None:
         """Check the values of the plan, and their combinations.
@@ -155,10 +163,10 @@ class RepositoryPlan:
         self._check_logits()
 
     def _check_lengths(self) -> None:
-        if self.draft is None and self.draft_tokens:
+        if self.draft_tokens and not self.drafts:
             raise PlanError(
-                f"draft_tokens is {self.draft_tokens} and draft is missing: set a draft, or "
-                "draft_tokens to 0"
+                f"draft_tokens is {self.draft_tokens} without draft and lookup_min_match: set one "
+                "of them, or draft_tokens to 0"
             )
         if self.draft_tokens > self.max_draft_tokens:
             raise PlanError(

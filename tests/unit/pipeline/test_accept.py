@@ -34,7 +34,7 @@ BAD = [
             "speculation": {"method": "Lookahead"},
         },
         "UnsupportedMethod",
-        "DraftTarget, None",
+        "DraftTarget, NGram, None",
     ),
     (
         speculation(maxDraftTokens=4, draftTokens=5, draftTarget={"draft": DRAFT}),

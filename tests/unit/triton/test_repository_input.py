@@ -78,7 +78,7 @@ def test_half_a_character_is_refused() -> None:
         ({"version": "1.2.0"}, "version is '1.2.0'"),
         ({"max_batch_size": 0}, "max_batch_size is 0: set it to 1 or more"),
         ({"max_queue_size": 0}, "max_queue_size is 0: set it to 1 or more"),
-        ({"draft": None}, "draft is missing"),
+        ({"draft": None}, "draft_tokens is 4 without draft and lookup_min_match"),
         ({"draft_tokens": 9}, "draft_tokens is 9, above max_draft_tokens 8"),
         ({"adaptive": DraftLengths(0, 9)}, "adaptive draft lengths are 0 to 9"),
         ({"adaptive": DraftLengths(3, 2)}, "adaptive draft lengths are 3 to 2"),

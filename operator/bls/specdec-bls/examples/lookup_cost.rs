@@ -1,5 +1,5 @@
 //! Prints what lookups cost in texts of 8 192 tokens, as JSON: the microseconds of a token learned
-//! and a candidate found, and the bytes of the automaton for each token.
+//! and a candidate proposed, and the bytes of the automaton for each token.
 //!
 //! `tests/support/bls.py` runs this program for the benchmarks, with the texts on standard input:
 //! a JSON list of lists of token ids.
@@ -21,19 +21,19 @@ fn main() {
 
 fn figures(text: &[i32]) -> serde_json::Value {
     let mut lookup = Lookup::new(1);
-    let mut found = 0;
+    let mut candidates = 0;
     let microseconds: Vec<f64> = (1..=text.len())
         .map(|end| {
             let known = text.get(..end).unwrap_or_default();
             let started = Instant::now();
             lookup.extend(known);
-            found += usize::from(lookup.candidate(known, MOST).is_some());
+            candidates += usize::from(lookup.candidate(known, MOST).is_some());
             started.elapsed().as_secs_f64() * 1e6
         })
         .collect();
     serde_json::json!({
         "microseconds": microseconds,
-        "found": found,
+        "candidates": candidates,
         "bytes_a_token": lookup.bytes() as f64 / text.len() as f64,
     })
 }

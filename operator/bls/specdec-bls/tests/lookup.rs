@@ -38,7 +38,7 @@ fn candidate(text: &[i32], min_match: usize, most: usize) -> Option<Candidate> {
 }
 
 #[test]
-fn longest_match_is_found_after_every_token() {
+fn longest_match_is_known_after_every_token() {
     for seed in 0..200 {
         let mut numbers = Numbers::new(seed);
         let length = numbers.between(1, 120);
@@ -47,12 +47,16 @@ fn longest_match_is_found_after_every_token() {
         for end in 1..=text.len() {
             automaton.push(text[end - 1]);
             let expected = longest_suffix(&text[..end]);
-            let found = automaton.longest();
-            assert_eq!(found.map_or(0, |found| found.length), expected, "{text:?}");
-            if let Some(found) = found {
-                assert!(found.end < end);
-                let earlier = &text[found.end - found.length..found.end];
-                assert_eq!(earlier, &text[end - found.length..end]);
+            let longest = automaton.longest();
+            assert_eq!(
+                longest.map_or(0, |earlier| earlier.length),
+                expected,
+                "{text:?}"
+            );
+            if let Some(earlier) = longest {
+                assert!(earlier.end < end);
+                let tokens = &text[earlier.end - earlier.length..earlier.end];
+                assert_eq!(tokens, &text[end - earlier.length..end]);
             }
         }
     }
@@ -90,8 +94,8 @@ fn class_depends_on_the_match_and_on_what_followed_it() {
     assert_ne!(certain.classes[0], longer.classes[0]);
     for seed in 0..100 {
         let text = text(&mut Numbers::new(seed), 80);
-        let found = candidate(&text, 1, 80).unwrap_or_default();
-        assert!(found.classes.iter().all(|class| *class < CLASSES));
+        let candidate = candidate(&text, 1, 80).unwrap_or_default();
+        assert!(candidate.classes.iter().all(|class| *class < CLASSES));
     }
 }
 
@@ -119,7 +123,7 @@ fn automaton_takes_at_most_64_bytes_a_token() {
     let alternating = (0..8192).map(|index| 1 + index % 2).collect();
     let fibonacci = fibonacci(8192);
     let random = (0..8192).map(|_| numbers.between(1, 2) as i32).collect();
-    let words = (0..8192).map(|_| numbers.between(1, 3000) as i32).collect();
+    let vocabulary = (0..8192).map(|_| numbers.between(1, 3000) as i32).collect();
     let texts: [Vec<i32>; 8] = [
         repeated,
         distinct,
@@ -127,7 +131,7 @@ fn automaton_takes_at_most_64_bytes_a_token() {
         alternating,
         fibonacci,
         random,
-        words,
+        vocabulary,
         text(&mut numbers, 8192),
     ];
     for text in texts {

@@ -1,22 +1,30 @@
-"""`spec.speculation.nGram`: draft tokens are what followed the same n-gram before."""
+"""`spec.speculation.nGram`: draft tokens are what followed the last tokens before."""
 
 from typing_extensions import override
 
-from specdec.api.methods.block import Block
+from specdec.api.methods.block import Block, Control
 
 
 class NGram(Block):
     """N-grams of prompt and answer.
 
-    `maxMatchingSize` is the length of the longest n-gram that is searched, in tokens. `keepAll`
-    keeps every continuation of an n-gram, and `useOldest` proposes the oldest of them. With
-    `publicPool` requests share their n-grams.
+    Engines take drafts of the BLS, which searches the longest match of at least `minMatch` tokens.
+    The other fields are of backend PyTorch. `maxMatchingSize` is the length of the longest n-gram
+    that is searched, in tokens. `keepAll` keeps every continuation of an n-gram, and `useOldest`
+    proposes the oldest of them. With `publicPool` requests share their n-grams.
     """
 
+    min_match: int = 2
     max_matching_size: int = 4
     keep_all: bool = True
     use_oldest: bool = True
     public_pool: bool = False
+
+    @property
+    @override
+    def control(self) -> Control:
+        """The BLS; on backend PyTorch the server of the LLM API."""
+        return "Bls"
 
     @property
     @override

@@ -8,13 +8,12 @@ from typing_extensions import override
 from specdec.api.cause import Cause
 from specdec.api.methods.draft_target import DraftTarget
 from specdec.api.model import SpeculativeModel
-from specdec.api.speculation import LengthPolicy
 from specdec.backends.facts import Images
 from specdec.backends.methods import lengths
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
 from specdec.triton.layout import Layout, Server, Split
-from specdec.triton.plan import DraftLengths, ModelPlan, RepositoryPlan
+from specdec.triton.plan import ModelPlan, RepositoryPlan
 
 # Time for which the engine's queue holds the calls of a round, if each has one row. Without it,
 # the first call would begin a step without the others.
@@ -24,26 +23,12 @@ QUEUE_DELAY_US = 500
 def ceiling(model: SpeculativeModel) -> int:
     """The longest draft (tokens) that a request may ask for."""
     own = block(model).draft_length_ceiling
-    return (model.spec.speculation.max_draft_tokens or 0) if own is None else own
+    return lengths.built(model) if own is None else own
 
 
 def default(model: SpeculativeModel) -> int:
-    """The server's default draft length: the spec's, else as long as a request may ask for."""
-    given = model.spec.speculation.draft_tokens
-    return ceiling(model) if given is None else given
-
-
-def adaptive(model: SpeculativeModel) -> DraftLengths | None:
-    """Bounds within which the server chooses draft lengths; None where they are fixed.
-
-    They never exceed what a request may ask for.
-    """
-    policy = model.spec.speculation.draft_length_policy
-    if policy is None or policy.type is not LengthPolicy.ADAPTIVE:
-        return None
-    longest = ceiling(model)
-    most = longest if policy.max_length is None else min(policy.max_length, longest)
-    return DraftLengths(min(policy.min_length, most), most)
+    """The server's default draft length (tokens)."""
+    return lengths.default(model, ceiling(model))
 
 
 def block(model: SpeculativeModel) -> DraftTarget:
@@ -56,7 +41,7 @@ def block(model: SpeculativeModel) -> DraftTarget:
 
 def ordered(model: SpeculativeModel, _: Images) -> Cause | None:
     """draftTokens <= draftLengthCeiling <= maxDraftTokens."""
-    most, longest, length = built_length(model), ceiling(model), default(model)
+    most, longest, length = lengths.built(model), ceiling(model), default(model)
     if longest > most:
         return invalid(
             f"spec.speculation.draftTarget.draftLengthCeiling is {longest}, above maxDraftTokens "
@@ -88,11 +73,6 @@ def rows_fit(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
-def built_length(model: SpeculativeModel) -> int:
-    """The draft length (tokens) that the target's engine is built for."""
-    return model.spec.speculation.max_draft_tokens or 0
-
-
 class DraftTargetMethod(MethodDefinition):
     """The BLS or the client runs the loop; the target's engine takes draft tokens from outside."""
 
@@ -108,7 +88,7 @@ class DraftTargetMethod(MethodDefinition):
 
     @override
     def max_draft_len(self, model: SpeculativeModel) -> int:
-        return built_length(model)
+        return lengths.built(model)
 
     @override
     def positions_beyond(self, model: SpeculativeModel) -> int:
@@ -142,12 +122,13 @@ class DraftTargetMethod(MethodDefinition):
         """As `Method.configured`: adds the draft's engine and the settings of the BLS."""
         own = block(model)
         rows = _rows_per_call(own, plan)
+        policy, longest = model.spec.speculation.draft_length_policy, ceiling(model)
         return replace(
             plan,
             draft=engines["draft"],
             draft_tokens=default(model),
-            max_draft_tokens=ceiling(model),
-            adaptive=adaptive(model),
+            max_draft_tokens=longest,
+            adaptive=lengths.adaptive(policy, longest),
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,
             engine_queue_delay_us=_queue_delay(model, plan, rows),

@@ -1,9 +1,11 @@
-"""The rule for methods whose engine is built for `maxDraftTokens`."""
+"""Draft lengths of methods whose engine is built for `maxDraftTokens`."""
 
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
+from specdec.api.speculation import DraftLengthPolicy, LengthPolicy
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
+from specdec.triton.plan import DraftLengths
 
 
 def required(model: SpeculativeModel, _: Images) -> Cause | None:
@@ -15,3 +17,25 @@ def required(model: SpeculativeModel, _: Images) -> Cause | None:
         f"spec.speculation.method is {speculation.method}: set maxDraftTokens, the number of "
         "draft tokens that the target's engine is built for"
     )
+
+
+def built(model: SpeculativeModel) -> int:
+    """The draft length (tokens) that the target's engine is built for."""
+    return model.spec.speculation.max_draft_tokens or 0
+
+
+def default(model: SpeculativeModel, longest: int) -> int:
+    """The server's default draft length: the spec's, else as long as a request may ask for."""
+    given = model.spec.speculation.draft_tokens
+    return longest if given is None else given
+
+
+def adaptive(policy: DraftLengthPolicy | None, longest: int) -> DraftLengths | None:
+    """Bounds within which the server chooses draft lengths; None where they are fixed.
+
+    They never exceed `longest`, what a request may ask for.
+    """
+    if policy is None or policy.type is not LengthPolicy.ADAPTIVE:
+        return None
+    most = longest if policy.max_length is None else min(policy.max_length, longest)
+    return DraftLengths(min(policy.min_length, most), most)

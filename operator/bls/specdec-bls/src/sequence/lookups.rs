@@ -56,16 +56,16 @@ impl Sequence {
         let most = self
             .tokens
             .proposal_length(self.tokens.task.max_draft_tokens);
-        let mut found = lookup.candidate(self.tokens.ids(), most)?;
+        let mut candidate = lookup.candidate(self.tokens.ids(), most)?;
         let policy = &mut self.resources.draft_length;
-        let length = policy.choose_lookup(&found.classes, alternative);
-        found.tokens.truncate(length);
-        found.classes.truncate(length);
+        let length = policy.choose_lookup(&candidate.classes, alternative);
+        candidate.tokens.truncate(length);
+        candidate.classes.truncate(length);
         (length > 0).then_some(Proposal {
-            tokens: found.tokens,
+            tokens: candidate.tokens,
             logits: None,
             source: Source::Lookup {
-                classes: found.classes,
+                classes: candidate.classes,
             },
         })
     }

@@ -1,0 +1,66 @@
+"""Method NGram: the BLS drafts what followed the last tokens before, and the target verifies."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from typing_extensions import override
+
+from specdec.api.methods.n_gram import NGram
+from specdec.api.model import SpeculativeModel
+from specdec.api.speculation import DraftLengthPolicy, LengthPolicy
+from specdec.backends.methods import lengths
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.triton.layout import Server
+from specdec.triton.plan import ModelPlan, RepositoryPlan
+
+# Without a policy of the spec, the BLS proposes only what is worth its verification: text without
+# repetitions is then decoded as fast as without speculation.
+DEFAULT_POLICY = DraftLengthPolicy(type=LengthPolicy.ADAPTIVE)
+
+
+class NGramMethod(MethodDefinition):
+    """The target's engine takes draft tokens from outside. There is no draft model."""
+
+    rules = (lengths.required,)
+    build_mode = "draft_tokens_external"
+    # Every round is a new request, whose input is the whole sequence so far.
+    resends_sequence = True
+
+    @override
+    def max_draft_len(self, model: SpeculativeModel) -> int:
+        return lengths.built(model)
+
+    @override
+    def positions_beyond(self, model: SpeculativeModel) -> int:
+        """Zero: the BLS never drafts beyond the last token of an answer."""
+        del model
+        return 0
+
+    @override
+    def draft_tokens(self, model: SpeculativeModel) -> int:
+        return lengths.default(model, lengths.built(model))
+
+    @override
+    def configured(
+        self,
+        plan: RepositoryPlan,
+        model: SpeculativeModel,
+        server: Server,
+        engines: Mapping[str, ModelPlan],
+    ) -> RepositoryPlan:
+        """As `MethodDefinition.configured`: adds the settings of the BLS."""
+        del server, engines
+        own = model.spec.speculation.n_gram or NGram()
+        policy = model.spec.speculation.draft_length_policy or DEFAULT_POLICY
+        longest = lengths.built(model)
+        return replace(
+            plan,
+            lookup_min_match=own.min_match,
+            draft_tokens=self.draft_tokens(model),
+            max_draft_tokens=longest,
+            adaptive=lengths.adaptive(policy, longest),
+            rows_per_call=plan.rows_per_call if plan.decoupled else 1,
+        )
+
+
+METHOD = NGramMethod()
