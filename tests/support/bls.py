@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster import folders
 from cluster.progress import Report, report
@@ -126,6 +127,23 @@ def adaptive(workspace: Path = WORKSPACE) -> dict[str, list[float]]:
         raise BuildError(f"cargo could not run adaptive_grid: {_first_error(done.stdout)}")
     figures: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
     return figures
+
+
+def lookup_costs(texts: Path, workspace: Path = WORKSPACE) -> list[Any]:
+    """What lookups cost in texts, of which a file has a JSON list of lists of token ids.
+
+    For each text: `microseconds` of every token, `candidates` and `bytes_a_token`.
+
+    Raises:
+        BuildError: the example cannot be compiled or run here.
+    """
+    example = ["--package", "specdec-bls", "--example", "lookup_cost"]
+    run = ["run", "--quiet", "--release", "--locked", *example, "--", str(texts)]
+    done = _cargo_run(workspace, run)
+    if done.returncode != 0:
+        raise BuildError(f"cargo could not run lookup_cost: {_first_error(done.stdout)}")
+    costs: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return costs
 
 
 def simulated_engine(workspace: Path = WORKSPACE) -> Path:

@@ -117,16 +117,24 @@ def at_once(files: dict[str, str]) -> dict[str, str]:
     return files
 
 
-def simulated(files: dict[str, str], steps: Literal["Shared", "Own"]) -> dict[str, str]:
+def simulated(
+    files: dict[str, str], steps: Literal["Shared", "Own"], **more: str
+) -> dict[str, str]:
     """The same repository with engines that take time and compute nothing.
 
     Args:
         steps: whether the calls in flight share steps, or each runs at a speed of its own.
+        more: further parameters of the engines' models.
     """
+    parameters = {"simulated_steps": steps, **more}
     for name in ("tensorrt_llm", "tensorrt_llm_draft"):
-        config = files[f"{name}/config.pbtxt"].replace('"tensorrtllm"', f'"{_SIMULATED}"')
-        config += f'parameters {{ key: "simulated_steps" value {{ string_value: "{steps}" }} }}\n'
-        files |= {f"{name}/config.pbtxt": config}
+        if config := files.get(f"{name}/config.pbtxt"):
+            config = config.replace('"tensorrtllm"', f'"{_SIMULATED}"')
+            config += "".join(
+                f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+                for key, value in parameters.items()
+            )
+            files |= {f"{name}/config.pbtxt": config}
     return files
 
 

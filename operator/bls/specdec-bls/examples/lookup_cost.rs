@@ -1,10 +1,10 @@
 //! Prints what lookups cost in texts of 8 192 tokens, as JSON: the microseconds of a token learned
 //! and a candidate proposed, and the bytes of the automaton for each token.
 //!
-//! `tests/support/bls.py` runs this program for the benchmarks, with the texts on standard input:
-//! a JSON list of lists of token ids.
+//! `tests/support/bls.py` runs this program for the benchmarks. Its argument is a file with the
+//! texts: a JSON list of lists of token ids.
 
-use std::io::read_to_string;
+use std::fs::read_to_string;
 use std::time::Instant;
 
 use triton_specdec::lookup::Lookup;
@@ -13,7 +13,8 @@ use triton_specdec::lookup::Lookup;
 const MOST: usize = 8;
 
 fn main() {
-    let input = read_to_string(std::io::stdin()).expect("texts on standard input");
+    let file = std::env::args().nth(1).expect("a file with texts");
+    let input = read_to_string(file).expect("a file that can be read");
     let texts: Vec<Vec<i32>> = serde_json::from_str(&input).expect("lists of token ids");
     let figures: Vec<_> = texts.iter().map(|text| figures(text)).collect();
     println!("{}", serde_json::Value::from(figures));

@@ -4,9 +4,11 @@
 //! batching, or each row runs at a speed of its own. Unlike the Reference backend, it needs next to
 //! no processor time, so that a measurement shows the time of the BLS.
 //!
-//! Parameters of a model: `step_latency_ms` or `draft_step_latency_ms`, the time of a step, and
-//! `simulated_steps`, `Shared` or `Own`.
+//! Parameters of a model: `step_latency_ms` or `draft_step_latency_ms`, the time of a step,
+//! `simulated_steps`, `Shared` or `Own`, and the two of [`Language::of`].
 #![allow(non_snake_case)]
+
+mod language;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,20 +16,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use self::language::Language;
 use serde_json::Value;
 use triton::{Backend, Code, Error, Level, Model, Request, Tensor, log};
-
-/// Number of token ids that the draft may propose. Where the target rejects a token, it returns one
-/// of as many other ids.
-const TOKENS: usize = 400;
-/// In how many of ten positions the target accepts the token of the draft.
-const ACCEPTED: u64 = 8;
 
 triton::export_backend!(Engine);
 
 /// An engine: its calls that have not begun, and its threads.
 struct Engine {
     step: Duration,
+    language: Language,
     arrivals: Mutex<Arrivals>,
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -68,6 +66,7 @@ impl Backend for Engine {
         let shared = text("simulated_steps").and_then(Value::as_str) != Some("Own");
         let engine = Arc::new(Self {
             step: Duration::from_secs_f64(milliseconds / 1000.0),
+            language: Language::of(&config)?,
             arrivals: Mutex::default(),
             changed: Condvar::new(),
             threads: Mutex::default(),
@@ -120,7 +119,11 @@ impl Engine {
                 end = end.max(arrived);
             }
             let arrived = std::mem::take(&mut lock(&self.arrivals).calls);
-            running.extend(arrived.into_iter().flat_map(|(_, request)| rows(request)));
+            running.extend(
+                arrived
+                    .into_iter()
+                    .flat_map(|(_, request)| rows(request, &self.language)),
+            );
             end += self.step;
             sleep_until(end);
             running.iter_mut().for_each(|row| row.steps -= 1);
@@ -156,7 +159,7 @@ impl Engine {
                 return;
             }
             for (arrived, request) in std::mem::take(&mut arrivals.calls) {
-                for row in rows(request) {
+                for row in rows(request, &self.language) {
                     let factor = 0.5 + 1.5 * numbers.next();
                     let seconds = self.step.mul_f64(f64::from(row.steps) * factor);
                     number += 1;
@@ -210,7 +213,7 @@ fn send_all(finished: &Receiver<Row>) {
 }
 
 /// The rows of a request, with the outputs that they will have.
-fn rows(request: Request) -> Vec<Row> {
+fn rows(request: Request, language: &Language) -> Vec<Row> {
     let tensors = request.tensors().unwrap_or_default();
     let input = |name: &str| tensors.iter().find(|tensor| tensor.name == name);
     let Some(ids) = input("input_ids") else {
@@ -237,7 +240,7 @@ fn rows(request: Request) -> Vec<Row> {
         let new = value("request_output_len", row);
         let proposes = input("min_length").is_some() || input("min_tokens").is_some();
         let steps = drafts.as_ref().map_or(new, |_| 1).max(1) as u32;
-        extend(&mut whole, drafts.as_deref(), new, proposes);
+        language.extend(&mut whole, drafts.as_deref(), new, proposes);
         let length = whole.len() as i32;
         let whole: Vec<i32> = whole.into_iter().map(|token| token as i32).collect();
         let outputs = vec![
@@ -254,23 +257,6 @@ fn rows(request: Request) -> Vec<Row> {
     let rows = rows.collect();
     *lock(&call.request) = Some(request);
     rows
-}
-
-/// Add the tokens of a proposal, or those with which the target answers.
-fn extend(whole: &mut Vec<i64>, drafts: Option<&[i64]>, new: usize, proposes: bool) {
-    let first = whole.first().copied().unwrap_or(0) as u64;
-    let count = drafts.map_or(new, |drafts| drafts.len() + 1);
-    for index in 0..count {
-        let position = whole.len();
-        let drafted = position % TOKENS + 1;
-        let mixed = (first + position as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let accepts = proposes || mixed % 10 < ACCEPTED;
-        let token = if accepts { drafted } else { drafted + TOKENS };
-        whole.push(token as i64);
-        if drafts.is_some_and(|drafts| drafts.get(index) != Some(&(token as i64))) {
-            return;
-        }
-    }
 }
 
 /// Pseudorandom numbers from 0 to 1.

@@ -1,0 +1,210 @@
+"""What drafts from lookups gain, beside a draft model's and both together.
+
+`make bench NAME=drafting` prints one JSON line a figure and exits 1 when a goal is missed. The
+engines are simulated, at 20 ms a step of the target and 2 ms of the draft, and return texts of
+this repository (`baseline/texts.py`): the draft model is right in 70 of 100 positions. All sides
+answer the same texts in one run, four clients at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from bench.baseline import texts
+from bench.baseline.load import BLS, DRAFT_MS, TARGET_MS, serving, simulated
+from bench.baseline.texts import CHAT, CODE_EDIT, RETRIEVAL, Text
+from specdec.triton.plan import DraftLengths
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from support import bls
+from support.bench_report import Report
+from support.triton_client import ask
+from support.triton_client import text as text_of
+from support.triton_server import Server
+
+MOST = 8
+ACCEPTED_PERCENT = 70
+KINDS = (CODE_EDIT, RETRIEVAL, CHAT, texts.JSON)
+PLAIN = "plain"
+# Share of plain speed at least, by side and kind.
+_GOALS = {
+    ("ngram", CODE_EDIT): 1.5,
+    ("ngram", RETRIEVAL): 1.5,
+    ("ngram", CHAT): 0.97,
+}
+_LOOKUP_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Side:
+    """A way to draft: the changes of the plan, and the draft length of its requests if fixed."""
+
+    changes: dict[str, object]
+    draft: bool = True
+
+
+SIDES = {
+    "ngram": Side({"lookup_min_match": 2, "adaptive": DraftLengths(0, MOST)}, draft=False),
+    "ngram_fixed": Side({"lookup_min_match": 2}, draft=False),
+    "draft_target": Side({"draft_tokens": 4}),
+    "adaptive": Side({"adaptive": DraftLengths(0, MOST), "draft_tokens": 4}),
+    "mixed": Side(
+        {"lookup_min_match": 2, "adaptive": DraftLengths(0, MOST), "draft_tokens": 4},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a server did for some texts: seconds, tokens and steps of the target."""
+
+    seconds: float
+    tokens: int
+    steps: int
+
+
+def main() -> int:
+    """Measure; 0 when every goal was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        tokenizer = texts.tokenizer(Path(folder) / "tokenizer")
+        given = texts.texts()
+        _write(Path(folder) / "texts.json", given, tokenizer)
+        servers = {
+            name: stack.enter_context(_server(Path(folder), side)) for name, side in SIDES.items()
+        }
+        _compare(report, servers, given, tokenizer, options.runs)
+        _lookups(report, Path(folder) / "long.json", tokenizer)
+    return report.exit_status()
+
+
+def _compare(
+    report: Report,
+    servers: dict[str, Server],
+    given: list[Text],
+    tokenizer: Tokenizer,
+    runs: int,
+) -> None:
+    """Print each side's share of plain speed, and its tokens for each step of the target."""
+    shares: dict[tuple[str, str], list[float]] = defaultdict(list)
+    steps: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(runs):
+        for kind in KINDS:
+            chosen = [text for text in given if text.kind == kind]
+            plain = _answered(servers["ngram"], chosen, tokenizer, num_draft_tokens=0)
+            for name, server in servers.items():
+                did = _answered(server, chosen, tokenizer)
+                shares[name, kind].append(plain.seconds / did.seconds)
+                steps[name, kind].append(did.tokens / did.steps)
+    for (name, kind), values in shares.items():
+        report.figure(
+            f"drafting.{kind}_{name}_of_plain",
+            values,
+            "ratio",
+            goal=_GOALS.get((name, kind)),
+            better="higher",
+        )
+        report.figure(
+            f"drafting.{kind}_{name}_tokens_a_step", steps[name, kind], "tokens", better="higher"
+        )
+
+
+def _answered(server: Server, chosen: list[Text], tokenizer: Tokenizer, **more: int) -> Answered:
+    """Let a client for each text ask for it.
+
+    Raises:
+        RuntimeError: an answer is not the text.
+    """
+    lengths = [len(tokenizer.encode(text.answer).ids) for text in chosen]
+
+    def answer(text: Text, length: int) -> None:
+        values = {"text_input": text.prompt, "max_tokens": length, "end_id": -1, **more}
+        output = text_of(ask(server.url, BLS, exclude_input_in_output=True, **values))
+        if output != text.answer:
+            raise RuntimeError(f"the answer differs from the text: {output!r:.300}")
+
+    before = _counts(server)
+    begun = perf_counter()
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        list(pool.map(answer, chosen, lengths))
+    seconds = perf_counter() - begun
+    accepted, generated = (b - a for a, b in zip(before, _counts(server), strict=True))
+    # Every token is an accepted one, or the target's own of a round or a step without a draft.
+    return Answered(seconds, int(generated), int(generated - accepted))
+
+
+def _counts(server: Server) -> list[float]:
+    """Accepted draft tokens, and generated tokens."""
+    return [server.metric(f"specdec_{name}_tokens_total") for name in ("accepted", "generated")]
+
+
+@contextmanager
+def _server(folder: Path, side: Side) -> Iterator[Server]:
+    settings: dict[str, Any] = {"draft_tokens": MOST, **side.changes}
+    plan = RepositoryPlan(
+        version="0.19.0",
+        tokenizer_dir=str(folder / "tokenizer"),
+        target=ModelPlan(str(folder), (0,), step_latency_ms=TARGET_MS),
+        draft=ModelPlan(str(folder), (0,), step_latency_ms=DRAFT_MS) if side.draft else None,
+        max_batch_size=16,
+        rows_per_call=16,
+        **settings,
+        max_draft_tokens=MOST,
+        draft_ahead=1 if side.draft else 0,
+        max_seq_len=4096,
+    )
+    outputs = {"texts": str(folder / "texts.json"), "accepted_percent": str(ACCEPTED_PERCENT)}
+    files = simulated(render(plan), "Shared", **outputs)
+    with serving(files) as server:
+        yield server
+
+
+def _write(file: Path, given: list[Text], tokenizer: Tokenizer) -> None:
+    """The tokens of prompt and answer of each text, which the simulated engines return."""
+    listed = [
+        tokenizer.encode(text.prompt).ids + tokenizer.encode(text.answer).ids for text in given
+    ]
+    file.write_text(json.dumps(listed), "utf-8")
+
+
+def _lookups(report: Report, file: Path, tokenizer: Tokenizer) -> None:
+    """Print what a lookup costs in texts of 8 192 tokens, and what the automaton takes."""
+    code = sorted((texts.ROOT / "operator" / "specdec").rglob("*.py"))
+    prose = sorted((texts.ROOT / "docs").glob("*.md"))
+    listed = [
+        tokenizer.encode("".join(source.read_text("utf-8") for source in chosen[:60])).ids
+        for chosen in (code, prose)
+    ]
+    numbers = random.Random(1)
+    listed.append([1] * _LOOKUP_TOKENS)
+    listed.append([numbers.randrange(2) for _ in range(_LOOKUP_TOKENS)])
+    file.write_text(json.dumps([ids[:_LOOKUP_TOKENS] for ids in listed]), "utf-8")
+    costs = bls.lookup_costs(file)
+    slow = [sorted(cost["microseconds"])[len(cost["microseconds"]) * 99 // 100] for cost in costs]
+    report.figure("drafting.lookup_p99_us", [max(slow)], "us", goal=20.0)
+    report.figure(
+        "drafting.lookup_bytes_a_token",
+        [max(cost["bytes_a_token"] for cost in costs)],
+        "bytes",
+        goal=64.0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
