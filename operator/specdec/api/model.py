@@ -15,7 +15,15 @@ from specdec.api.jobs import Build, Jobs
 from specdec.api.matrix import Backend, support
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.methods.block import Control
-from specdec.api.model_spec import Gpu, KvCache, Limits, ModelSpec, Parallelism, Quantization
+from specdec.api.model_spec import (
+    Gpu,
+    GpuClass,
+    KvCache,
+    Limits,
+    ModelSpec,
+    Parallelism,
+    Quantization,
+)
 from specdec.api.networking import Networking
 from specdec.api.pods import Pods
 from specdec.api.serving import Serving
@@ -74,18 +82,6 @@ class Runtime(Value):
     parameters: dict[str, str] = Field(default_factory=dict)
     frontend: Literal["Triton", "TrtllmServe"] = "Triton"
     instances: int = 1
-
-
-class GpuClass(Value):
-    """The GPU that engines are built and served on.
-
-    `product` is the value of the node label `nvidia.com/gpu.product`; memory and compute
-    capability ("8.9") are known for common products, and given here for any other.
-    """
-
-    product: str | None = None
-    memory_mi_b: int | None = None
-    compute_capability: str | None = None
 
 
 Severity = Literal["Enforce", "Warn", "Disabled"]
@@ -172,8 +168,11 @@ class SpeculativeModel(Value):
         Most storage classes have only ReadWriteOnce, and a claim with another mode stays pending.
         """
         serving = self.spec.serving
-        largest = max(serving.replicas, serving.scaling.max_replicas if serving.scaling else 0)
-        many = largest > 1 or serving.nodes_per_replica > 1
+        scaled = serving.scaling.max_replicas if serving.scaling else 0
+        own = (self.own_replicas(role) or 0 for role in self.models)
+        largest = max(serving.replicas, scaled, *own)
+        products = {self.gpu(role).product for role in self.models}
+        many = largest > 1 or serving.nodes_per_replica > 1 or len(products) > 1
         return self.spec.storage.access_mode or ("ReadWriteMany" if many else "ReadWriteOnce")
 
     @property
@@ -183,6 +182,29 @@ class SpeculativeModel(Value):
         for block in self.spec.speculation.blocks.values():
             models |= block.models
         return models
+
+    def gpu(self, role: str) -> GpuClass:
+        """The GPU that the engine of a role is built and served on."""
+        own = self.spec.speculation.block.servers.get(role)
+        return own.gpu if own is not None and own.gpu is not None else self.spec.gpu
+
+    def gpu_field(self, role: str) -> str:
+        """The path of the field that sets the GPU of a role."""
+        own = self.spec.speculation.block.servers.get(role)
+        if own is None or own.gpu is None:
+            return "spec.gpu"
+        return f"spec.speculation.draftTarget.{role}Server.gpu"
+
+    def own_replicas(self, role: str) -> int | None:
+        """The number of pods that the server of a role has of its own; None without one."""
+        own = self.spec.speculation.block.servers.get(role)
+        return None if own is None else own.replicas
+
+    def replicas(self, role: str = "target") -> int:
+        """The desired number of replicas of a server now; none drafts without a target."""
+        serving = 0 if self.spec.suspend else self.spec.serving.replicas
+        own = self.own_replicas(role)
+        return serving if own is None or serving == 0 else own
 
     @property
     def control(self) -> Control:

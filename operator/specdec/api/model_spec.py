@@ -18,6 +18,31 @@ class Parallelism(Value):
     pipeline: int = 1
 
 
+class GpuClass(Value):
+    """The GPU that engines are built and served on.
+
+    `product` is the value of the node label `nvidia.com/gpu.product`; memory and compute
+    capability ("8.9") are known for common products, and given here for any other.
+    """
+
+    product: str | None = None
+    memory_mi_b: int | None = None
+    compute_capability: str | None = None
+
+
+class OwnGpu(GpuClass):
+    """The GPU of one server alone."""
+
+    product: str
+
+
+class OwnServer(Value):
+    """What differs between the server of one role and the target's; None as the target's."""
+
+    replicas: int | None = None
+    gpu: OwnGpu | None = None
+
+
 class Gpu(Value):
     """GPU ordinals inside the pod; if empty, the operator chooses them."""
 

@@ -48,7 +48,7 @@ def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
             server.launch,
             role,
             folder=role if len(servers) > 1 else "",
-            product=model.spec.gpu.product,
+            product=model.gpu(role).product,
             engines=tuple(MODELS[each] for each in server.gpu_device_ids)
             if len(servers) == 1
             else (MODELS["target"],),

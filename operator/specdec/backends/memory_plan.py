@@ -7,6 +7,7 @@ memory that is free when they load.
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from specdec.backends.footprint import BLOCK, Footprint
 from specdec.triton.layout import Mode, RankPlan, Server
@@ -21,6 +22,7 @@ _DRIVER = 0.01
 # Caches get at most this share of the free memory, which is the default of
 # kv_cache_free_gpu_mem_fraction. The rest is a reserve.
 _SPENDABLE = 0.9
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def plan(
     ranks: RankPlan,
     footprints: Mapping[str, Footprint],
     budgets: Mapping[str, Budget],
+    other_gpus: Mapping[str, int] = _NONE,
 ) -> MemoryPlan:
     """Place every model on its GPUs, and divide the rest of their memory between the caches.
 
@@ -111,8 +114,13 @@ def plan(
         gpu_mib: memory of each GPU in MiB, as nvidia-smi shows it.
         ranks: which model has which GPUs.
         footprints, budgets: by role.
+        other_gpus: MiB of each GPU of a server on another product, by the role of its model.
     """
-    slots = [s for server in ranks.servers for s in _slots(gpu_mib * MIB, server, footprints)]
+    slots = [
+        slot
+        for server in ranks.servers
+        for slot in _slots(_gpu(server, gpu_mib, other_gpus) * MIB, server, footprints)
+    ]
     tokens, caches = _fixed(slots, footprints, budgets)
     drawn = {slot.name: sum(caches.get((slot.name, r), 0) for r in slot.roles) for slot in slots}
     rooms = {slot.name: int(slot.free * _SPENDABLE) - drawn[slot.name] for slot in slots}
@@ -136,6 +144,12 @@ def plan(
         short=tuple(r for r, f in footprints.items() if tokens[r] < f.sequence),
         tight=tuple(r for r, f in footprints.items() if tokens[r] < f.full_batch),
     )
+
+
+def _gpu(server: Server, gpu_mib: int, others: Mapping[str, int]) -> int:
+    """MiB of each GPU of a server; only one with a single role has a product of its own."""
+    (first, *_) = server.gpu_device_ids
+    return others.get(first, gpu_mib)
 
 
 def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> list[_Slot]:

@@ -32,7 +32,8 @@ def _gpus(plan: Json) -> str:
     if not count:
         return "none, the engines run on CPUs"
     product = plan.get("gpuProduct", "of an unknown product")
-    return f"{count} x {product}" if count > 1 else str(product)
+    draft = f", {plan['draftGpuProduct']} for the draft" if "draftGpuProduct" in plan else ""
+    return f"{count} x {product}{draft}" if count > 1 else f"{product}{draft}"
 
 
 def _sources(title: str, part: Any) -> Iterator[tuple[str, str]]:

@@ -11,23 +11,28 @@ _KIND = "PodDisruptionBudget"
 
 
 def kind(model: SpeculativeModel) -> str | None:
-    """The kind of the budgets; None without: one for a single replica blocks every drain."""
-    serving = model.spec.serving
-    if serving.disruption.mode == "Disabled" or model.spec.suspend or serving.replicas < 2:
-        return None
-    return _KIND
+    """The kind of the budgets; None without any."""
+    return _KIND if _roles(model) else None
 
 
 def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """A budget for each server."""
-    if kind(model) is None:
-        return ()
-    if model.spec.serving.nodes_per_replica > 1:
+    roles = _roles(model)
+    if roles and model.spec.serving.nodes_per_replica > 1:
         return (_budget(model, names.group_name(model), *_group(model)),)
     return tuple(
-        _budget(model, names.server_name(model, role), _bounds(model), _selector(model, role))
-        for role in names.servers(model)
+        _budget(
+            model, names.server_name(model, role), _bounds(model, role), _selector(model, role)
+        )
+        for role in roles
     )
+
+
+def _roles(model: SpeculativeModel) -> tuple[str, ...]:
+    """The servers that have a budget: one for a single replica would block every drain."""
+    if model.spec.serving.disruption.mode == "Disabled":
+        return ()
+    return tuple(role for role in names.servers(model) if model.replicas(role) > 1)
 
 
 def _budget(
@@ -46,8 +51,14 @@ def _budget(
     }
 
 
-def _bounds(model: SpeculativeModel) -> dict[str, int]:
+def _bounds(model: SpeculativeModel, role: str = "target") -> dict[str, int]:
+    """The bounds in the spec, which count replicas of the service.
+
+    A server with another number of pods loses at most one at a time.
+    """
     spec = model.spec.serving.disruption
+    if model.own_replicas(role) is not None:
+        return {"maxUnavailable": 0 if spec.max_unavailable == 0 else 1}
     if spec.min_available is not None:
         return {"minAvailable": spec.min_available}
     return {"maxUnavailable": 1 if spec.max_unavailable is None else spec.max_unavailable}

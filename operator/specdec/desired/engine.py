@@ -100,7 +100,7 @@ def job(
         ),
     )
     name = job_name(key, volume)
-    nodes = pod.gpu_nodes(model.spec.gpu.product, build.node_selector, needs.gpus)
+    nodes = pod.gpu_nodes(model.gpu(plan["role"]).product, build.node_selector, needs.gpus)
     template = pod.template(
         container,
         volume,

@@ -84,7 +84,7 @@ def deployment(
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": budget + 300,
             "selector": {"matchLabels": names.selector(model, revision.role)},
-            "strategy": strategy(model),
+            "strategy": strategy(model, revision.role),
             "template": template(
                 model,
                 revision,
@@ -108,11 +108,12 @@ def deployment(
     }
 
 
-def strategy(model: SpeculativeModel) -> dict[str, Any]:
+def strategy(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
     """How new pods replace old ones.
 
     If pods use GPUs, an old pod ends before its new pod starts, unless the resource sets other
-    bounds: few clusters have spare GPUs, and a new pod without GPUs would stay pending.
+    bounds: few clusters have spare GPUs, and a new pod without GPUs would stay pending. These
+    bounds are for replicas of the service: of a server with another number of pods, one stays.
     """
     rollout = model.spec.serving.rollout
     if rollout.strategy == "Recreate":
@@ -126,6 +127,9 @@ def strategy(model: SpeculativeModel) -> dict[str, Any]:
         )
     if unavailable is None:
         unavailable = int(not surge)
+    own = model.own_replicas(role)
+    if own is not None:
+        unavailable = min(unavailable, max(1, own - 1))
     return {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},

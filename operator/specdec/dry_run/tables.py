@@ -17,8 +17,8 @@ NOTES = (
 )
 
 _RUNTIME_FIELDS = (
-    *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens", "gpuProduct"),
-    *("launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
+    *("backend", "version", "image", "method", "draftTokens", "maxDraftTokens"),
+    *("gpuProduct", "draftGpuProduct", "launch", "worldSize", "nodesPerReplica", "gpusPerPod"),
 )
 # Columns that are not wrapped, so that keys and paths can be copied.
 _WHOLE = frozenset({"Key", "Name", "Repository file", "Stage"})

@@ -177,7 +177,8 @@ def _plan(plan: Json) -> Table:
     row(table, "draft tokens", drafts)
     if plan.get("gpusPerPod"):
         product = plan.get("gpuProduct", "product not set")
-        row(table, "GPUs per pod", f"{plan['gpusPerPod']} ({product})")
+        draft = f", {plan['draftGpuProduct']} for the draft" if "draftGpuProduct" in plan else ""
+        row(table, "GPUs per pod", f"{plan['gpusPerPod']} ({product}{draft})")
     memory = plan.get("memory", {})
     for device in memory.get("devices", ()):
         parts = ", ".join(f"{name} {size}" for name, size in device.get("parts", {}).items())

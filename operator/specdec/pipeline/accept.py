@@ -86,7 +86,7 @@ def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
     """Devices, ranks and launch mode for `status.plan`; of two servers, the first one's launch."""
     ranks = backends.of(model).ranks(model)
-    first, product = ranks.servers[0], model.spec.gpu.product
+    first, product, draft = ranks.servers[0], model.spec.gpu.product, model.gpu("draft").product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}
     return {
         "devices": {role: list(ids) for role, ids in ranks.devices.items()},
@@ -96,4 +96,5 @@ def _servers(model: SpeculativeModel) -> dict[str, Any]:
         "worldSize": first.launch.world_size,
         **({"participantIds": participants} if participants else {}),
         **({"gpuProduct": product} if product else {}),
+        **({"draftGpuProduct": draft} if draft and draft != product else {}),
     }

@@ -118,7 +118,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
 def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, Any]:
     """The status without conditions; fields of the stages replace those of earlier reconciles."""
     model = context.model
-    replicas, ready_replicas = workload.counts(context.observed)
+    replicas, ready_replicas = workload.counts(context)
     selector = ",".join(f"{k}={v}" for k, v in sorted(names.selector(model).items()))
     status: dict[str, Any] = {
         "observedGeneration": model.metadata.generation,

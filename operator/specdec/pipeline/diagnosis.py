@@ -262,7 +262,7 @@ def _gpu_product(pod: Object) -> str:
         return ""
     return (
         f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
-        "spec.gpu.product"
+        "gpu.product in the resource"
     )
 
 

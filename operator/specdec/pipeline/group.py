@@ -25,7 +25,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
     condition = available(context, revision)
     certificate = certificate_rotation.newest(context.observed, revision.role, live)
     revision = replace(revision, certificate=certificate)
-    objects = desired.objects(model, revision, context.facts.volume, readiness.replicas(model))
+    objects = desired.objects(model, revision, context.facts.volume, model.replicas())
     return Outcome(
         (condition,),
         context.facts,
@@ -37,7 +37,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
 
 def rescale(context: Context) -> tuple[Object, ...]:
     """The live groups with the desired replicas: scaling and suspending do not wait for builds."""
-    live, replicas = context.observed.group, readiness.replicas(context.model)
+    live, replicas = context.observed.group, context.model.replicas()
     if live is None or live["spec"].get("replicas") == replicas:
         return ()
     return (rescaled.leader_worker_set(context.model, live, replicas),)

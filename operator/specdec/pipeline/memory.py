@@ -10,6 +10,7 @@ from specdec.api.conditions import Condition, Status, Type
 from specdec.api.gpus import gpu
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.model_spec import GpuClass
 from specdec.api.reasons import MemoryReason, Reason
 from specdec.backends.footprint import Footprint
 from specdec.backends.memory_plan import MIB, Budget, Device, MemoryPlan, plan
@@ -31,9 +32,11 @@ def memory(context: Context) -> Outcome:
         return _outcome(
             context, "True", MemoryReason.NOT_NEEDED, "the backend serves from the host's memory"
         )
-    total = _total(model)
-    if total is None:
-        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, _unknown_gpu(model))
+    totals = {role: _total(model.gpu(role)) for role in model.models}
+    known = {role: total for role, total in totals.items() if total is not None}
+    if unknown := next((role for role in totals if role not in known), None):
+        message = _unknown_gpu(model, unknown)
+        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, message)
     backend = backends.of(model)
     needs = backend.memory(model, context.facts.checkpoints)
     ranks = backend.ranks(model)
@@ -41,7 +44,7 @@ def memory(context: Context) -> Outcome:
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
         return _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
-    planned = plan(total, ranks, needs, _budgets(model, needs))
+    planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
     return _judge(context, planned, needs)
 
 
@@ -86,24 +89,24 @@ def _outcome(
     )
 
 
-def _total(model: SpeculativeModel) -> int | None:
+def _total(spec: GpuClass) -> int | None:
     """MiB of one GPU: the value in the spec, or else that of the product in the table."""
-    spec = model.spec.gpu
     if spec.memory_mi_b is not None:
         return spec.memory_mi_b
     product = gpu(spec.product) if spec.product else None
     return product.memory_mib if product else None
 
 
-def _unknown_gpu(model: SpeculativeModel) -> str:
-    if model.spec.gpu.product is None:
+def _unknown_gpu(model: SpeculativeModel, role: str) -> str:
+    product, field = model.gpu(role).product, model.gpu_field(role)
+    if product is None:
         return (
-            "spec.gpu.product is empty: set it to the nodes' label nvidia.com/gpu.product, or set "
-            "spec.gpu.memoryMiB; until then caches are not planned"
+            f"{field}.product is empty: set it to the nodes' label nvidia.com/gpu.product, or set "
+            f"{field}.memoryMiB; until then caches are not planned"
         )
     return (
-        f"spec.gpu.product is {model.spec.gpu.product}, whose memory this release does not know: "
-        "set spec.gpu.memoryMiB to what nvidia-smi shows; until then caches are not planned"
+        f"{field}.product is {product}, whose memory this release does not know: "
+        f"set {field}.memoryMiB to what nvidia-smi shows; until then caches are not planned"
     )
 
 
@@ -141,8 +144,8 @@ def _quantizing(
     model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint]
 ) -> str:
     """Why the GPUs of a build cannot hold a model while it is quantized; empty if they can."""
-    total = planned.devices[0].total
     for role, need in needs.items():
+        total = _devices(planned, role)[0].total
         if need.calibration > total:
             return (
                 f"quantization.method of the {role} is {model.models[role].quantization.method}, "
@@ -173,14 +176,18 @@ def _short(
     model: SpeculativeModel, planned: MemoryPlan, needs: Mapping[str, Footprint], role: str
 ) -> str:
     limit = model.models[role].limits.max_seq_len
-    devices = [d for d in planned.devices if role in d.name.partition(":")[0].split("+")]
-    device = min(devices, key=lambda d: d.total - d.used)
+    device = min(_devices(planned, role), key=lambda d: d.total - d.used)
     return (
         f"the cache of the {role} has room for {planned.kv_tokens[role]} tokens, and its longest "
         f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit} and the draft tokens, "
         f"rounded up to whole blocks): GPU {device.name} has {_mib(device.total)} MiB, of which "
         f"{_listed(device, caches=False)} are taken; lower limits.maxSeqLen, or {_SMALLER}"
     )
+
+
+def _devices(planned: MemoryPlan, role: str) -> list[Device]:
+    """The GPUs of a role."""
+    return [d for d in planned.devices if role in d.name.partition(":")[0].split("+")]
 
 
 def _listed(device: Device, *, caches: bool = True) -> str:

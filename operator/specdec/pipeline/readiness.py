@@ -67,11 +67,6 @@ def served(live: Object, template: Object) -> Served:
     )
 
 
-def replicas(model: SpeculativeModel) -> int:
-    """The desired number of replicas now."""
-    return 0 if model.spec.suspend else model.spec.serving.replicas
-
-
 def without_pods(model: SpeculativeModel) -> Condition | None:
     """The condition of a service whose spec asks for no pods; None where it asks for some."""
     if model.spec.suspend:
@@ -92,7 +87,7 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
         repository = desired.repository[:16]
         message = f"{server.title} is being updated to repository {repository}"
         return _unavailable(AvailableReason.STARTING, message)
-    total = context.model.spec.serving.replicas
+    total = context.model.replicas(server.role)
     counts = f"{server.ready} of {total} {server.unit}"
     if not server.complete:
         cause = _cause(context, server, live)

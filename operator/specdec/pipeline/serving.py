@@ -30,7 +30,7 @@ def serving(context: Context) -> Outcome:
         for revision in backends.served(model, context.facts)
     ]
     deployments = [
-        desired.deployment(model, revision, context.facts.volume, readiness.replicas(model))
+        desired.deployment(model, revision, context.facts.volume, model.replicas(revision.role))
         for revision in revisions
     ]
     condition = available(context, revisions)
@@ -48,10 +48,9 @@ def serving(context: Context) -> Outcome:
 def rescale(context: Context) -> tuple[Object, ...]:
     """Live Deployments with the desired replicas and certificate: neither waits for builds."""
     model, observed = context.model, context.observed
-    replicas = readiness.replicas(model)
     changed = []
     for role, live in served(observed).items():
-        certificate = live.certificate
+        certificate, replicas = live.certificate, model.replicas(role)
         if model.spec.serving.tls:
             certificate = certificate_rotation.newest(observed, role, live)
         body = observed.deployments[role]
@@ -96,14 +95,14 @@ def _server(context: Context, role: str, servers: int) -> Server:
         role,
         readiness.served(live, live["spec"]["template"]),
         pods,
-        complete=_complete(context, live),
+        complete=_complete(context, role, live),
         ready=live.get("status", {}).get("readyReplicas", 0),
         detail=f" of the {role}" if servers > 1 else "",
         problem=diagnosis.stuck_rollout(live),
     )
 
 
-def _complete(context: Context, deployment: Object) -> bool:
+def _complete(context: Context, role: str, deployment: Object) -> bool:
     """Whether no pod of another revision is left and enough pods are ready.
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
@@ -111,16 +110,19 @@ def _complete(context: Context, deployment: Object) -> bool:
     service available nor end its availability. A new pod template does end it: `controller.apply`
     reports that.
     """
-    status, serving_ = deployment.get("status", {}), context.model.spec.serving
+    model, status = context.model, deployment.get("status", {})
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)
-    if old and not context.model.available:
+    if old and not model.available:
         return False
     updated, ready, total = (
         status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")
     )
-    if serving_.enough == serving_.replicas:
-        return bool(updated == ready == total == serving_.replicas)
-    return bool(updated == total and ready >= serving_.enough)
+    replicas = model.replicas(role)
+    # No autoscaler changes a number that is the server's own.
+    enough = model.spec.serving.enough if model.own_replicas(role) is None else replicas
+    if enough == replicas:
+        return bool(updated == ready == total == replicas)
+    return bool(updated == total and ready >= enough)
 
 
 def _superfluous(context: Context, revisions: Sequence[Revision]) -> tuple[Ref, ...]:

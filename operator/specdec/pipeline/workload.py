@@ -68,16 +68,22 @@ def served(observed: Observed) -> list[Served]:
     return [*serving.served(observed).values(), *([grouped] if grouped else [])]
 
 
-def counts(observed: Observed) -> tuple[int, int]:
+def counts(context: Context) -> tuple[int, int]:
     """The replicas of the service, and how many of them are ready.
 
     A replica is one pod of each server, or one group. While one workload replaces the other, the
-    larger number counts.
+    larger number counts. A server with replicas of its own does not count: all replicas are ready
+    with any ready pod of it, and none without.
     """
-    servers = [item.get("status", {}) for item in observed.deployments.values()]
+    model, observed = context.model, context.observed
+    statuses = {role: live.get("status", {}) for role, live in observed.deployments.items()}
+    shared = [role for role in statuses if model.own_replicas(role) is not None]
+    servers = [status for role, status in statuses.items() if role not in shared]
     groups = (observed.group or {}).get("status", {})
     total = max((status.get("replicas", 0) for status in (*servers, groups)), default=0)
     ready = min((status.get("readyReplicas", 0) for status in servers), default=0)
+    if not all(statuses[role].get("readyReplicas", 0) for role in shared):
+        ready = 0
     return total, max(ready, groups.get("readyReplicas", 0))
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from specdec.api.children import Tags
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import Source
+from specdec.api.model_spec import OwnServer
 from specdec.api.networking import GatewayRoute, IngressRoute, OpenAI, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.pods import Variable
@@ -64,6 +65,7 @@ WHOLE = (
     Tags,
     GatewayRoute,
     IngressRoute,
+    OwnServer,
 )
 
 
@@ -100,6 +102,7 @@ BUILD: dict[str, Any] = {
     "checks.image": "Warn",
     "speculation.maxDraftTokens": 32,
     "speculation.draftTarget.acceptance": "Logits",
+    "speculation.draftTarget.draftServer": {"gpu": {"product": "NVIDIA-L4"}},
     "speculation.eagle.numLayers": 5,
     "speculation.eagle.maxNonLeavesPerLayer": 12,
     "speculation.medusa.numHeads": 5,

@@ -53,3 +53,9 @@ def test_page_begins_with_the_facts() -> None:
     assert "&lt;i&gt;" in start
     assert "2026-01-02T03:04:05Z" in start
     assert "tensorrt_llm_bls at localhost:8001" in as_html(report())
+
+
+def test_the_other_product_of_a_draft_is_named() -> None:
+    body = sample("tensorrt-two-servers", gpusPerPod=4, gpuProduct="NVIDIA-H100")
+    body["status"]["plan"]["draftGpuProduct"] = "NVIDIA-L4"
+    assert subject(body)["GPUs of a pod"] == "4 x NVIDIA-H100, NVIDIA-L4 for the draft"

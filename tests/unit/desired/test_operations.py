@@ -131,7 +131,7 @@ def test_claims_stand_in_place_of_counted_gpus_and_keep_the_product() -> None:
 
 
 def test_a_build_may_claim_its_gpus_too() -> None:
-    plan = {"key": "k" * 64}
+    plan = {"key": "k" * 64, "role": "target"}
     cr = case("tensorrt-baseline")
     resource_ = model({**cr, "spec": {**cr["spec"], "build": {"resourceClaims": [CLAIM]}}})
     spec = engine.job(resource_, plan, VOLUME, "image", Needs(4))["spec"]["template"]["spec"]

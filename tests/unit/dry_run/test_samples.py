@@ -146,6 +146,22 @@ def test_two_servers_have_a_command_each() -> None:
     assert hosts == [target["name"], draft["name"]]
 
 
+def test_the_server_of_a_draft_has_replicas_and_a_product(tmp_path: Path) -> None:
+    own = "topology: TwoServers\n      draftServer: {replicas: 3, gpu: {product: NVIDIA-L4}}"
+    text = SAMPLES["tensorrt-two-servers"].read_text("utf-8").replace("topology: TwoServers", own)
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+
+    plan = plan_json("-f", path)
+    shown = run("plan", "-f", path).stdout
+
+    assert [server["replicas"] for server in plan["servers"]] == [1, 3]
+    products = {item["role"]: item["build"]["gpuProduct"] for item in plan["engines"]}
+    assert products == {"target": "NVIDIA-H100-80GB-HBM3", "draft": "NVIDIA-L4"}
+    assert "draftGpuProduct" in shown
+    assert "Deployment, 3 replicas" in shown
+
+
 def test_group_spreads_its_ranks_over_two_pods() -> None:
     plan = planned("tensorrt-405b-two-nodes")
     (server,) = plan["servers"]

@@ -131,7 +131,12 @@ def test_a_prebuilt_engine_gets_no_job() -> None:
 
 
 def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
-    return {"key": "k" * 64, "engine": {"workers": workers}, "quantization": {"method": method}}
+    return {
+        "key": "k" * 64,
+        "role": "target",
+        "engine": {"workers": workers},
+        "quantization": {"method": method},
+    }
 
 
 @pytest.mark.parametrize(

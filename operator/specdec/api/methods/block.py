@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from specdec.api.model_spec import ModelSpec
+from specdec.api.model_spec import ModelSpec, OwnServer
 from specdec.api.source import Source
 from specdec.api.value import Value
 
@@ -19,6 +19,11 @@ class Block(Value):
     @property
     def models(self) -> dict[str, ModelSpec]:
         """Models that are served beside the target, by role."""
+        return {}
+
+    @property
+    def servers(self) -> dict[str, OwnServer]:
+        """What the servers of other roles have of their own, by role."""
         return {}
 
     @property

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing_extensions import override
 
 from specdec.api.methods.block import Block, Control
-from specdec.api.model_spec import ModelSpec
+from specdec.api.model_spec import ModelSpec, OwnServer
 
 
 class Topology(StrEnum):
@@ -35,8 +35,8 @@ class DraftTarget(Block):
     `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
     to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
     flight up to which drafting is pipelined: the draft proposes while the target verifies.
-    `rowsPerCall` is the largest number of prompts whose rounds share a call of an engine; None
-    leaves it to the backend.
+    `draftServer` is for two servers. `rowsPerCall` is the largest number of prompts whose rounds
+    share a call of an engine; None leaves it to the backend.
     """
 
     draft: ModelSpec
@@ -47,6 +47,7 @@ class DraftTarget(Block):
     draft_length_ceiling: int | None = None
     draft_ahead: int | None = None
     rows_per_call: int | None = None
+    draft_server: OwnServer | None = None
 
     @property
     def gpu_placement(self) -> Placement:
@@ -61,6 +62,12 @@ class DraftTarget(Block):
     def models(self) -> dict[str, ModelSpec]:
         """The draft."""
         return {"draft": self.draft}
+
+    @property
+    @override
+    def servers(self) -> dict[str, OwnServer]:
+        """The draft's."""
+        return {} if self.draft_server is None else {"draft": self.draft_server}
 
     @property
     @override

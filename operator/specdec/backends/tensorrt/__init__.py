@@ -112,7 +112,7 @@ class TensorRT:
             "checkpoint": checkpoint.path,
             "heads": facts.checkpoints["heads"].path if headed else None,
             "version": facts.version,
-            "gpuProduct": model.spec.gpu.product,
+            "gpuProduct": model.gpu(role).product,
             "architecture": checkpoint.facts.get("architecture"),
             "dtype": DTYPES[spec.dtype],
             "quantization": spec.quantization.model_dump(by_alias=True),

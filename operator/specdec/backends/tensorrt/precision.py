@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from specdec.api.cause import Cause
 from specdec.api.gpus import gpu
 from specdec.api.matrix import at_least, support
-from specdec.api.model import GpuClass, ModelSpec, SpeculativeModel
+from specdec.api.model import SpeculativeModel
+from specdec.api.model_spec import GpuClass, ModelSpec
 from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
@@ -37,27 +38,28 @@ def compute_capability(own: GpuClass) -> str | None:
 
 def removed_formats(model: SpeculativeModel, _: Images) -> Cause | None:
     """The GPU still supports the integer formats of the spec: newer generations dropped some."""
-    actual = compute_capability(model.spec.gpu)
     removed = support(model.spec.runtime.backend).removed
-    if actual is None or removed is None:
+    if removed is None:
         return None
-    if not at_least(actual, removed.since) or at_least(actual, removed.until):
-        return None
-    for what, format_ in _formats(model):
-        if format_ in removed.formats:
+    for role, what, format_ in _formats(model):
+        actual = compute_capability(model.gpu(role))
+        if actual is None or not at_least(actual, removed.since):
+            continue
+        if format_ in removed.formats and not at_least(actual, removed.until):
             return Cause(
                 AcceptedReason.UNSUPPORTED_GPU,
                 f"{what} is {format_}, which GPUs of compute capability {removed.since} to below "
-                f"{removed.until} do not support, and GPU {model.spec.gpu.product} has {actual}: "
+                f"{removed.until} do not support, and GPU {model.gpu(role).product} has {actual}: "
                 "set it to FP8 or another format, or choose another GPU product",
             )
     return None
 
 
-def _formats(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
+def _formats(model: SpeculativeModel) -> Iterator[tuple[str, str, str]]:
+    """The role, the field and the value of each format."""
     for role, spec in model.models.items():
-        yield f"quantization.method of the {role}", spec.quantization.method
-        yield f"quantization.kvCache of the {role}", spec.quantization.kv_cache
+        yield role, f"quantization.method of the {role}", spec.quantization.method
+        yield role, f"quantization.kvCache of the {role}", spec.quantization.kv_cache
 
 
 def _cache(role: str, spec: ModelSpec) -> str | None:

@@ -13,18 +13,24 @@ from specdec.backends.tensorrt import precision
 
 
 def capability(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The GPU product is set, and has the compute capability that its engines need."""
-    backend, own = model.spec.runtime.backend, model.spec.gpu
+    """Each GPU product is set, and has the compute capability that its engines need."""
+    problems = (_capability(model, role) for role in model.models)
+    return next((problem for problem in problems if problem), None)
+
+
+def _capability(model: SpeculativeModel, role: str) -> Cause | None:
+    """Why the engine of a role cannot run on its GPU product."""
+    backend, own, field = model.spec.runtime.backend, model.gpu(role), model.gpu_field(role)
     floor = support(backend).compute_capability
     if floor is None:
         return None
     if own.product is None:
         return invalid(
-            f"spec.gpu.product is empty, and engines of backend {backend} run only on the product "
+            f"{field}.product is empty, and engines of backend {backend} run only on the product "
             "they were built on: set it to the nodes' label nvidia.com/gpu.product"
         )
     actual = precision.compute_capability(own)
-    for what, least in ((f"backend {backend}", floor), *_capabilities(model)):
+    for what, least in ((f"backend {backend}", floor), *_capabilities(model, role)):
         if actual is None and what.startswith("backend"):
             # An unknown product is accepted, unless a setting of the spec needs more than the
             # backend does.
@@ -32,8 +38,8 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
         if actual is None:
             return Cause(
                 AcceptedReason.UNSUPPORTED_GPU,
-                f"spec.gpu.product {own.product} is not in this release's table, and {what} "
-                f"needs compute capability {least}: set spec.gpu.computeCapability",
+                f"{field}.product {own.product} is not in this release's table, and {what} "
+                f"needs compute capability {least}: set {field}.computeCapability",
             )
         if not at_least(actual, least):
             return Cause(
@@ -44,19 +50,18 @@ def capability(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
-def _capabilities(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
+def _capabilities(model: SpeculativeModel, role: str) -> Iterator[tuple[str, str]]:
     """The settings that need a newer GPU than the backend does, each with its capability."""
-    row = support(model.spec.runtime.backend)
-    for role, spec in model.models.items():
-        quantization = spec.quantization
-        if quantization.method in row.quantization:
-            least = row.quantization[quantization.method]
-            yield f"quantization.method {quantization.method} of the {role}", least
-        if quantization.kv_cache in row.kv_cache_quantization:
-            least = row.kv_cache_quantization[quantization.kv_cache]
-            yield f"quantization.kvCache {quantization.kv_cache} of the {role}", least
-        if spec.engine.fp8_context_fmha:
-            yield f"engine.fp8ContextFmha of the {role}", row.quantization["FP8"]
+    row, spec = support(model.spec.runtime.backend), model.models[role]
+    quantization = spec.quantization
+    if quantization.method in row.quantization:
+        least = row.quantization[quantization.method]
+        yield f"quantization.method {quantization.method} of the {role}", least
+    if quantization.kv_cache in row.kv_cache_quantization:
+        least = row.kv_cache_quantization[quantization.kv_cache]
+        yield f"quantization.kvCache {quantization.kv_cache} of the {role}", least
+    if spec.engine.fp8_context_fmha:
+        yield f"engine.fp8ContextFmha of the {role}", row.quantization["FP8"]
 
 
 def paging(model: SpeculativeModel, _: Images) -> Cause | None:
