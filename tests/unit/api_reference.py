@@ -99,6 +99,8 @@ def _need(name: str, part: Schema) -> str:
 def _type(part: Schema) -> str:
     if "enum" in part:
         return ", ".join(f"`{value}`" for value in part["enum"])
+    if part.get("x-kubernetes-int-or-string"):
+        return "quantity"
     if part["type"] == "array":
         return f"list of {_type(part['items'])}"
     if "additionalProperties" in part:

@@ -29,6 +29,7 @@ WHOLES = {
     "topologySpreadConstraints",
     "from",
     "resources",
+    "sidecars",
     "tolerations",
 }
 Path_ = tuple[str, ...]
@@ -156,7 +157,7 @@ def golden_pods() -> Iterator[Any]:
 
 def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
     pods = list(golden_pods())
-    servers = 0
+    servers = sidecars = 0
     for pod in pods:
         assert pod["automountServiceAccountToken"] is False
         assert "serviceAccountName" not in pod
@@ -165,8 +166,13 @@ def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
                 (models,) = [m for m in container["volumeMounts"] if m["name"] == "models"]
                 assert models["readOnly"] is True
                 servers += 1
+        for container in pod.get("initContainers", ()):
+            mounts = {mount["name"] for mount in container["volumeMounts"]}
+            assert all(name.startswith(("sidecar-", "extra-")) for name in mounts)
+            sidecars += 1
     assert len(pods) > 50
     assert servers > 10
+    assert sidecars
 
 
 def test_what_the_crate_is_built_of_is_locked() -> None:

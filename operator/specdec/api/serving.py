@@ -7,7 +7,9 @@ from pydantic import Field
 from specdec.api.networking import OpenAI, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.pods import Variable
+from specdec.api.sidecars import Sidecar
 from specdec.api.value import Affinity, PodShaped, Resources, Value
+from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
 
 
 class Probes(Value):
@@ -20,42 +22,6 @@ class Drain(Value):
     """How long a stopping server may take to finish the requests that it has accepted."""
 
     timeout_seconds: int = 120
-
-
-class Projection(Value):
-    """A source of a projected volume; exactly one is set, and none is a token of an account."""
-
-    config_map: PodShaped | None = None
-    secret: PodShaped | None = None
-    downward_api: PodShaped | None = Field(default=None, alias="downwardAPI")
-
-
-class Projected(Value):
-    """Several sources in one volume."""
-
-    sources: tuple[Projection, ...]
-    default_mode: int | None = None
-
-
-class ExtraVolume(Value):
-    """A volume of the server pods: its name, and exactly one source, as in a pod."""
-
-    name: str
-    config_map: PodShaped | None = None
-    secret: PodShaped | None = None
-    empty_dir: PodShaped | None = None
-    persistent_volume_claim: PodShaped | None = None
-    projected: Projected | None = None
-    csi: PodShaped | None = None
-
-
-class ExtraVolumeMount(Value):
-    """Where the server's container mounts a volume of the resource."""
-
-    name: str
-    mount_path: str
-    sub_path: str | None = None
-    read_only: bool = True
 
 
 class Triton(Value):
@@ -87,6 +53,7 @@ class Serving(Value):
     triton: Triton | None = None
     extra_volumes: tuple[ExtraVolume, ...] = ()
     extra_volume_mounts: tuple[ExtraVolumeMount, ...] = ()
+    sidecars: tuple[Sidecar, ...] = ()
     topology_spread_constraints: tuple[PodShaped, ...] = ()
     priority_class_name: str | None = None
     runtime_class_name: str | None = None

@@ -10,6 +10,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.operations import ResourceClaim
 from specdec.api.pods import Pods
 from specdec.api.value import REQUIRED
+from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
 from specdec.desired.child import NO_TAGS, given
 
 USER = 10001
@@ -39,9 +40,9 @@ class Volume:
 class Container:
     """A container of a pod.
 
-    `mounts` are those besides the volume and /tmp. `user_env` has the variables that a resource
-    sets; those in `env` have precedence. `extra` has further fields of the container, as
-    Kubernetes has them.
+    `mounts` are those besides the volume and /tmp, whose volume is `tmp`. `user_env` has the
+    variables that a resource sets; those in `env` have precedence. `extra` has further fields of
+    the container, as Kubernetes has them.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Container:
     resources: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     models_read_only: bool = False
+    tmp: str = _TMP
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,13 @@ def template(
     tags: Tags = NO_TAGS,
     sidecars: Sequence[Container] = (),
     pods: Pods = _FIXED,
+    native_sidecars: Sequence[Container] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
 
     Without a volume the pod has no models, and may run on any node. The `sidecars` do not mount
-    the volume either.
+    the volume either. The `native_sidecars` start before the container and stop after it.
     """
     return {
         "metadata": {
@@ -107,6 +110,7 @@ def template(
                 *(dict(v) for v in volumes),
             ],
             **given(
+                initContainers=[_container(item, with_models=False) for item in native_sidecars],
                 serviceAccountName=pods.service_account_name,
                 nodeSelector=dict(placement.node_selector),
                 tolerations=[dict(t) for t in placement.tolerations],
@@ -163,6 +167,11 @@ def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
     return given(resourceClaims=pod_claims)
 
 
+def prefixed(item: ExtraVolume | ExtraVolumeMount) -> dict[str, Any]:
+    """A volume or a mount of the resource, under a name that no volume of the operator has."""
+    return {**item.model_dump(by_alias=True, exclude_none=True), "name": f"extra-{item.name}"}
+
+
 def gpu_nodes(product: str | None, selector: Mapping[str, str], gpus: int) -> dict[str, str]:
     """The user's node selector, and for a pod with GPUs the GPU product of its engines."""
     if product is None or gpus == 0:
@@ -189,7 +198,7 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
         "image": container.image,
         "imagePullPolicy": container.pull_policy,
         # The kubelet expands $(NAME) in a command, even to the value of a secret; $$ stays a $.
-        "command": [argument.replace("$", "$$") for argument in container.command],
+        **given(command=[argument.replace("$", "$$") for argument in container.command]),
         "env": _env(container),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -199,7 +208,7 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
         },
         "volumeMounts": [
             *([models | given(readOnly=container.models_read_only)] if with_models else []),
-            {"name": _TMP, "mountPath": "/tmp"},  # noqa: S108
+            {"name": container.tmp, "mountPath": "/tmp"},  # noqa: S108
             *(dict(m) for m in container.mounts),
         ],
         **given(resources=dict(container.resources)),

@@ -8,8 +8,8 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.api.serving import ExtraVolume, ExtraVolumeMount
 from specdec.desired import openai, pod, programs, proxy, tls
+from specdec.desired import sidecars as user_sidecars
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
@@ -160,11 +160,13 @@ def template(
         [
             pod.shared_memory(serving.shared_memory),
             *volumes,
-            *(_own(item) for item in serving.extra_volumes),
+            *(pod.prefixed(item) for item in serving.extra_volumes),
+            *user_sidecars.volumes(model),
         ],
         model.spec.metadata.server_pods,
         sidecars,
         model.spec.pods,
+        user_sidecars.containers(model),
         terminationGracePeriodSeconds=(
             _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
@@ -261,12 +263,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
 
 def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:
     """The mounts that the resource adds to every container that runs the server."""
-    return [_own(item) for item in model.spec.serving.extra_volume_mounts]
-
-
-def _own(item: ExtraVolume | ExtraVolumeMount) -> dict[str, Any]:
-    """A volume or a mount of the resource, under a name that no volume of the operator has."""
-    return {**item.model_dump(by_alias=True, exclude_none=True), "name": f"extra-{item.name}"}
+    return [pod.prefixed(item) for item in model.spec.serving.extra_volume_mounts]
 
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ from specdec.api import names
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 from specdec.desired.pod import GPU
+from specdec.desired.serving import CONTAINER
 from specdec.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pods
 from specdec.triton import start
 
@@ -115,7 +116,8 @@ def _job(job: Json) -> Json:
 def _server(name: str, server: Json) -> Json:
     templates = pods(server)
     template = templates.get("leaderTemplate", templates)
-    container = template["spec"]["containers"][0]  # the first one is the server
+    containers = {item["name"]: item for item in template["spec"]["containers"]}
+    container, sidecars = containers[CONTAINER], template["spec"].get("initContainers", [])
     return {
         "kind": server["kind"],
         "name": name,
@@ -125,6 +127,7 @@ def _server(name: str, server: Json) -> Json:
         "command": start.server(container["command"]),
         "env": {e["name"]: e["value"] for e in container.get("env", []) if "value" in e},
         "gpusPerPod": _gpus(container),
+        "sidecars": [{"name": item["name"], "image": item["image"]} for item in sidecars],
     }
 
 

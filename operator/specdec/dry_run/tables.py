@@ -154,6 +154,8 @@ def _server(server: Json) -> Table:
     row(table, "GPUs per pod", server["gpusPerPod"])
     for name, value in server["env"].items():
         row(table, f"environment {name}", value)
+    for sidecar in server["sidecars"]:
+        row(table, f"sidecar {sidecar['name']}", sidecar["image"])
     row(table, "command", _line(server["command"]))
     return table
 

@@ -11,6 +11,7 @@ from typing import Any
 from specdec.api import names
 from specdec.cluster import Cluster, ClusterError, Missing, Rejected
 from specdec.inspect import session
+from specdec.pipeline import containers
 from specdec.pipeline.diagnosis import Progress, blocked, last_progress
 from specdec.pipeline.observed import POD_JOB, PROGRESS_LINES, job_state, pod_ready
 
@@ -157,13 +158,12 @@ def _job(job: Json, progress: Progress | None) -> Json:
 
 def _pod(pod: Json) -> Json:
     meta, status = pod["metadata"], pod.get("status", {})
-    statuses = status.get("containerStatuses", [])
     return {
         "name": meta["name"],
         "component": meta.get("labels", {}).get(names.COMPONENT, ""),
         "phase": "Terminating" if meta.get("deletionTimestamp") else status.get("phase", ""),
         "ready": pod_ready(pod),
-        "restarts": sum(item.get("restartCount", 0) for item in statuses),
+        "restarts": sum(item.get("restartCount", 0) for item in containers.statuses(pod)),
         "node": pod.get("spec", {}).get("nodeName", ""),
         "createdAt": meta["creationTimestamp"],
         "trouble": pod_problem(pod),
@@ -175,7 +175,7 @@ def pod_problem(pod: Json) -> str:
     cause = blocked(pod)
     if cause is not None:
         return f"{cause.reason}: {cause.message}"
-    for status in pod.get("status", {}).get("containerStatuses", []):
+    for status in containers.statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
             return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")

@@ -1,7 +1,6 @@
 """The cause of a pod's or a Job's state: a reason, and a message with the next step."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,8 +9,7 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
 from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
-from specdec.desired import openai, proxy
-from specdec.pipeline import server_log
+from specdec.pipeline import containers, server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
 
@@ -20,14 +18,10 @@ MOST_CHARACTERS = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _PROGRESS = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
-_QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 # A busy kubelet reports this before it has read the Secret or ConfigMap, and tries again.
 _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 
-# The field of a pod's resources, by its component.
-_RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
-_RESOURCES[openai.CONTAINER] = "spec.serving.openAI.resources"
 # The remedy for a Job that exceeds its deadline, by its component.
 _DEADLINES = {
     "fetch": "raise spec.fetch.activeDeadlineSeconds",
@@ -61,7 +55,7 @@ def blocked(pod: Object) -> Cause | None:
                 CommonReason.UNSCHEDULABLE,
                 f"pod {name} cannot be scheduled: {why}{_gpu_product(pod)}",
             )
-    for status in _statuses(pod):
+    for status in containers.statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
         reason, why = waiting.get("reason", ""), _sentence(waiting.get("message", ""))
         if reason in _PULL:
@@ -147,7 +141,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
     `log` is the log of the run that ended, where it could be read.
     """
     name = pod["metadata"]["name"]
-    for status in _statuses(pod):
+    for status in containers.statuses(pod):
         if status.get("ready"):
             continue
         states = (status.get("state", {}), status.get("lastState", {}))
@@ -155,13 +149,13 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        text = end.get("message", "")
-        message = (
-            server_log.summary(log or text) or _tail(text) or f"exit code {end.get('exitCode')}"
-        )
+        own, text = containers.beside(pod, status), end.get("message", "")
+        title = f"container {own} of pod {name}" if own else f"pod {name}"
+        known = text if status in containers.sidecars(pod) else log or text
+        message = server_log.summary(known) or _tail(text) or f"exit code {end.get('exitCode')}"
         if end.get("reason") == "OOMKilled":
-            return Cause(EngineReason.OUT_OF_MEMORY, f"pod {name}: {_memory(pod, status)}")
-        own = _of_endpoint(status)
+            why = containers.out_of_memory(pod, status)
+            return Cause(EngineReason.OUT_OF_MEMORY, f"{title}: {why}")
         if not own and _seconds(end) >= startup_budget and not was_ready(pod, end):
             return Cause(
                 AvailableReason.STARTUP_TIMEOUT,
@@ -171,8 +165,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
             )
         return Cause(
             AvailableReason.CRASH_LOOP,
-            f"{own and f'container {own} of '}pod {name} restarted {count} times; last message: "
-            f"{message}",
+            f"{title} restarted {count} times; last message: {message}",
         )
     return None
 
@@ -196,12 +189,16 @@ def stuck_rollout(deployment: Object) -> Cause | None:
 
 def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
     """When a pod's server last ended by itself before it was ready, and within its budget."""
-    for status in _statuses(pod):
+    for status in containers.statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
         end = next((s["terminated"] for s in states if "terminated" in s), None)
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
-        other = _of_endpoint(status) or _seconds(end) >= startup_budget or was_ready(pod, end)
+        other = (
+            containers.beside(pod, status)
+            or _seconds(end) >= startup_budget
+            or was_ready(pod, end)
+        )
         if end.get("finishedAt") and not other:
             return datetime.fromisoformat(end["finishedAt"])
     return None
@@ -217,10 +214,10 @@ def was_ready(pod: Object, run: dict[str, Any]) -> bool:
 
 def _failure(pods: list[Object], reason: Reason) -> Cause:
     for pod in pods[:1]:
-        for status in _statuses(pod):
+        for status in containers.statuses(pod):
             end = status.get("state", {}).get("terminated", {})
             if end.get("reason") == "OOMKilled":
-                return Cause(EngineReason.OUT_OF_MEMORY, _memory(pod, status))
+                return Cause(EngineReason.OUT_OF_MEMORY, containers.out_of_memory(pod, status))
     error = result(pods[:1]).error
     if error is not None:
         # The program may run in a user's image and report any reason. Conditions have only
@@ -229,30 +226,6 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
         return Cause(known if known in PROBLEMS else reason, _tail(error.message))
     message = _tail(termination_message(pods[0])) if pods else ""
     return Cause(reason, f"last message: {message}" if message else "its pod reported no message")
-
-
-def _memory(pod: Object, status: Object) -> str:
-    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    own, containers = status.get("name"), pod.get("spec", {}).get("containers") or [{}]
-    field = _RESOURCES.get(_of_endpoint(status) or str(component))
-    same = (item for item in containers if item.get("name") == own)
-    resources = next(same, containers[0]).get("resources", {})
-    limit = resources.get("limits", {}).get("memory")
-    if limit:
-        return f"the container was killed at its memory limit of {limit}: raise " + (
-            f"{field}.limits.memory to {_doubled(limit)}" if field else "that limit"
-        )
-    request = resources.get("requests", {}).get("memory")
-    more = f" of {_doubled(request)} (now {request})" if request and field else ""
-    return "the container was killed because its node ran out of memory: request more memory" + (
-        f"{more} in {field}.requests.memory" if field else ""
-    )
-
-
-def _doubled(quantity: str) -> str:
-    """Twice an amount of memory, so that the next run does not fail for the same reason."""
-    match = _QUANTITY.fullmatch(quantity)
-    return f"{2 * int(match[1])}{match[2] or ''}" if match else f"twice {quantity}"
 
 
 def _gpu_product(pod: Object) -> str:
@@ -264,17 +237,6 @@ def _gpu_product(pod: Object) -> str:
         f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
         "gpu.product in the resource"
     )
-
-
-def _of_endpoint(status: Object) -> str:
-    name = str(status.get("name", ""))
-    return name if name in (openai.CONTAINER, proxy.CONTAINER) else ""
-
-
-def _statuses(pod: Object) -> Iterator[dict[str, Any]]:
-    status = pod.get("status", {})
-    yield from status.get("initContainerStatuses", [])
-    yield from status.get("containerStatuses", [])
 
 
 def _seconds(end: dict[str, Any]) -> float:

@@ -9,7 +9,7 @@ from specdec.api.conditions import FAILED, Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AvailableReason, ReadyReason, Reason
 from specdec.desired.serving import CONTAINER, Revision
-from specdec.pipeline import damage, diagnosis, endpoints
+from specdec.pipeline import containers, damage, diagnosis, endpoints
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
@@ -137,7 +137,7 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
         cause = damage.reported(context, pod) or diagnosis.blocked(pod)
-        cause = cause or diagnosis.crashed(pod, budget, log) or _silent(pod)
+        cause = cause or diagnosis.crashed(pod, budget, log) or _silent(pod) or _waits(pod)
         if cause:
             return cause
     if server.problem:
@@ -160,6 +160,26 @@ def _silent(pod: Object) -> Cause | None:
                 f"pod {name} was ready and fails its readiness probe now: kubectl describe pod "
                 f"{name} shows why",
             )
+    return None
+
+
+def _waits(pod: Object) -> Cause | None:
+    """Which sidecar keeps a pod from being ready, if its server does not."""
+    name = pod["metadata"]["name"]
+    loading = any(
+        "running" in status.get("state", {}) and not status.get("ready")
+        for status in pod.get("status", {}).get("containerStatuses", [])
+    )
+    for status in containers.sidecars(pod):
+        if loading or status.get("ready") or "running" not in status.get("state", {}):
+            continue
+        probe = (
+            "readiness probe fails"
+            if status.get("started")
+            else "startup probe has not passed yet"
+        )
+        message = f"pod {name} waits for container {status['name']}, whose {probe}"
+        return Cause(AvailableReason.STARTING, message)
     return None
 
 

@@ -12,9 +12,10 @@ from specdec.api.model_spec import OwnServer
 from specdec.api.networking import GatewayRoute, IngressRoute, OpenAI, Tls
 from specdec.api.operations import ResourceClaim, Scaling
 from specdec.api.pods import Variable
-from specdec.api.serving import ExtraVolume, ExtraVolumeMount
+from specdec.api.sidecars import Sidecar
 from specdec.api.source import AuthorityRef
 from specdec.api.value import Reference, SecretKey
+from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
 from support.simulated_cluster import source
 
 # Fields of one model, target or draft.
@@ -66,6 +67,7 @@ WHOLE = (
     GatewayRoute,
     IngressRoute,
     OwnServer,
+    Sidecar,
 )
 
 
@@ -150,6 +152,7 @@ RUN: dict[str, Any] = {
     "serving.maxQueueSize": 10,
     "serving.extraVolumes": [{"name": "rules", "configMap": {"name": "rules"}}],
     "serving.extraVolumeMounts": [{"name": "rules", "mountPath": "/etc/ours"}],
+    "serving.sidecars": [{"name": "shipper", "image": "registry.example/shipper:1"}],
     "serving.triton.preprocessingInstances": 4,
     "serving.triton.postprocessingInstances": 4,
     "serving.triton.queueDelayMicroseconds": 100,

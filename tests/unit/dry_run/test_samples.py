@@ -252,3 +252,16 @@ def test_special_characters_are_data_or_refused(field: str, tmp_path: Path) -> N
             arguments = [argument.replace("$$", "") for argument in container["command"]]
             assert not any("$" in argument for argument in arguments)
             assert not any(a.startswith("--model-repository=/etc") for a in arguments)
+
+
+def test_sidecars_of_a_server_are_shown(tmp_path: Path) -> None:
+    own = "\n    sidecars: [{name: shipper, image: 'registry.example/shipper:1'}]"
+    text = SAMPLES["reference-openai"].read_text("utf-8")
+    path = tmp_path / "own.yaml"
+    path.write_text(text.rstrip() + own)
+
+    (server,) = plan_json("-f", path)["servers"]
+
+    assert server["sidecars"] == [{"name": "shipper", "image": "registry.example/shipper:1"}]
+    assert server["command"][0] == "tritonserver"
+    assert "sidecar shipper" in run("plan", "-f", path).stdout

@@ -188,8 +188,12 @@ def test_pod_that_cannot_run_shows_why(api: Api) -> None:
     crashing["status"]["conditions"] = []
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m"}
     crashing["status"]["containerStatuses"] = [{"restartCount": 7, "state": {"waiting": waiting}}]
-    api.objects[PODS] = lambda selector: [stuck, crashing] if "model" in selector else []
+    beside = pod("pair-2", "server")
+    beside["status"]["initContainerStatuses"] = crashing["status"]["containerStatuses"]
+    live = [stuck, crashing, beside]
+    api.objects[PODS] = lambda selector: live if "model" in selector else []
     pods = {item["name"]: item for item in status_json()["pods"]}
+    assert pods["pair-2"]["trouble"] == pods["pair-1"]["trouble"]
     assert "0/3 nodes have a GPU" in pods["pair-0"]["trouble"]
     assert pods["pair-1"]["trouble"] == "CrashLoopBackOff: back-off 5m"
     assert (pods["pair-1"]["restarts"], pods["pair-1"]["ready"]) == (7, False)

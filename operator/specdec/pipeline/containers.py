@@ -1,0 +1,61 @@
+"""The containers of a pod: their statuses, which of them are beside the server, and their memory.
+
+Init containers of our pods are sidecars: those of the resource, and those that a mesh adds.
+"""
+
+import re
+from collections.abc import Iterator
+
+from specdec.api import names
+from specdec.desired import openai, proxy
+from specdec.pipeline.observed import Object
+
+_QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
+# The field of a container's resources: by the component of its pod, or by its own name.
+_RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
+_RESOURCES[openai.CONTAINER] = "spec.serving.openAI.resources"
+
+
+def statuses(pod: Object) -> Iterator[Object]:
+    """The status of every container, sidecars first: the server waits for them."""
+    yield from sidecars(pod)
+    yield from pod.get("status", {}).get("containerStatuses", [])
+
+
+def sidecars(pod: Object) -> list[Object]:
+    """The statuses of the sidecars."""
+    items: list[Object] = pod.get("status", {}).get("initContainerStatuses", [])
+    return items
+
+
+def beside(pod: Object, status: Object) -> str:
+    """The name of a container that is not the pod's main one; empty for that one."""
+    name = str(status.get("name", ""))
+    others = {openai.CONTAINER, proxy.CONTAINER, *(item.get("name") for item in sidecars(pod))}
+    return name if name in others else ""
+
+
+def out_of_memory(pod: Object, status: Object) -> str:
+    """Why a container was killed for its memory, and what to raise."""
+    own, spec = status.get("name"), pod.get("spec", {})
+    main = spec.get("containers") or [{}]
+    same = (i for i in (*main, *spec.get("initContainers", ())) if i.get("name") == own)
+    resources = next(same, main[0]).get("resources", {})
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    field = _RESOURCES.get(beside(pod, status) or str(component))
+    limit = resources.get("limits", {}).get("memory")
+    if limit:
+        return f"the container was killed at its memory limit of {limit}: raise " + (
+            f"{field}.limits.memory to {_doubled(limit)}" if field else "that limit"
+        )
+    request = resources.get("requests", {}).get("memory")
+    more = f" of {_doubled(request)} (now {request})" if request and field else ""
+    return "the container was killed because its node ran out of memory: request more memory" + (
+        f"{more} in {field}.requests.memory" if field else ""
+    )
+
+
+def _doubled(quantity: str) -> str:
+    """Twice an amount of memory, so that the next run does not fail for the same reason."""
+    match = _QUANTITY.fullmatch(quantity)
+    return f"{2 * int(match[1])}{match[2] or ''}" if match else f"twice {quantity}"
