@@ -58,7 +58,7 @@ def test_answers_are_those_of_the_target(
     accepted = by_source(lookups, "specdec_accepted_tokens_by_source_total", "lookup")
     drafted = by_source(lookups, "specdec_draft_tokens_by_source_total", "lookup")
     rounds = by_source(lookups, "specdec_rounds_by_source_total", "lookup")
-    assert drafted > accepted > 0
+    assert drafted >= accepted > 0
     assert rounds > 0
 
 

@@ -135,6 +135,7 @@ RUN: dict[str, Any] = {
     "speculation.draftTarget.draftLengthCeiling": 6,
     "speculation.draftTarget.draftAhead": 2,
     "speculation.draftTarget.rowsPerCall": 2,
+    "speculation.draftTarget.lookup.minMatch": 3,
     "speculation.eagle.choices": [[0], [0, 0]],
     "speculation.medusa.choices": [[0], [0, 0]],
     "serving.replicas": 3,

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from specdec.api.methods.block import Block, Control
 from specdec.api.model_spec import ModelSpec, OwnServer
+from specdec.api.value import Value
 
 
 class Topology(StrEnum):
@@ -29,14 +30,21 @@ class Acceptance(StrEnum):
     LOGITS = "Logits"
 
 
+class Lookup(Value):
+    """Draft tokens from the text itself: what followed a match of at least `minMatch` tokens."""
+
+    min_match: int = 4
+
+
 class DraftTarget(Block):
     """A small model proposes, the target verifies.
 
     `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
     to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
     flight up to which drafting is pipelined: the draft proposes while the target verifies.
-    `draftServer` is for two servers. `rowsPerCall` is the largest number of prompts whose rounds
-    share a call of an engine; None leaves it to the backend.
+    With `lookup`, the BLS proposes what followed the last tokens before, where that is better than
+    a call of the draft. `draftServer` is for two servers. `rowsPerCall` is the largest number of
+    prompts whose rounds share a call of an engine; None leaves it to the backend.
     """
 
     draft: ModelSpec
@@ -47,6 +55,7 @@ class DraftTarget(Block):
     draft_length_ceiling: int | None = None
     draft_ahead: int | None = None
     rows_per_call: int | None = None
+    lookup: Lookup | None = None
     draft_server: OwnServer | None = None
 
     @property

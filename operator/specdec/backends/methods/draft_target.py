@@ -129,6 +129,7 @@ class DraftTargetMethod(MethodDefinition):
             draft_tokens=default(model),
             max_draft_tokens=longest,
             adaptive=lengths.adaptive(policy, longest),
+            lookup_min_match=own.lookup.min_match if own.lookup else 0,
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,
             engine_queue_delay_us=_queue_delay(model, plan, rows),

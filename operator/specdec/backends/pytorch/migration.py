@@ -37,6 +37,7 @@ _REMOVED = {
     "spec.speculation.draftTarget.draftLengthCeiling": _NO_BLS,
     "spec.speculation.draftTarget.draftAhead": _NO_BLS,
     "spec.speculation.draftTarget.rowsPerCall": _NO_BLS,
+    "spec.speculation.draftTarget.lookup": "a draft model has no lookups beside it",
     "spec.speculation.draftTarget.draft.dtype": "the draft's checkpoint decides",
     "spec.speculation.draftTarget.draft.quantization": "the draft's checkpoint decides",
     "spec.speculation.draftTarget.draft.parallelism": _SHARED,
