@@ -99,7 +99,7 @@ fn text_without_repetitions_is_decoded_in_pieces() {
     run.target = Engine::new(Role::Target, END, Box::new(count_up));
     run.min_match = Some(1);
     let outcome = run.finish(lookup_task(200, 4));
-    assert_eq!(lengths(&outcome.target.calls), [8, 16, 32, 64, 64, 16]);
+    assert_eq!(lengths(&outcome.target.calls), [8, 24, 64, 64, 40]);
     assert_eq!(outcome.counts.rounds, 0);
 }
 
@@ -149,7 +149,7 @@ fn match_ends_a_run_at_the_next_piece_and_the_next_run_begins_short() {
         .iter()
         .map(|call| integers(call, "draft_input_ids"))
         .collect();
-    assert_eq!(lengths(&outcome.target.calls)[..4], [8, 5, 1, 2]);
+    assert_eq!(lengths(&outcome.target.calls)[..4], [8, 5, 1, 3]);
     assert_eq!(drafts[1][0], 7);
     assert_eq!(outcome.counts.accepted, 1);
 }

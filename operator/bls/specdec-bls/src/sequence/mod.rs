@@ -77,9 +77,13 @@ impl Sequence {
         // A request without drafts has none from lookups either. Lookups have no logits.
         let looks_up = task.draft_tokens > 0 && !task.use_draft_logits;
         let lookup = resources.lookup.filter(|_| looks_up);
+        let mut tokens = Tokens::new(Arc::clone(&task));
+        if lookup.is_some() && !resources.has_draft {
+            tokens.decode_in_pieces();
+        }
         Self {
-            rendering: Rendering::new(Arc::clone(&task)),
-            tokens: Tokens::new(task).in_pieces(lookup.is_some()),
+            rendering: Rendering::new(task),
+            tokens,
             resources: Resources {
                 pipelined,
                 lookup,

@@ -94,6 +94,8 @@ impl Sequence {
         if self.resources.lookup.is_none() {
             self.resources.draft_length.close();
             self.resources.draft_length = Box::new(FixedLength(0));
+        } else {
+            self.tokens.decode_in_pieces();
         }
         self.continue_unless_cancelled(step);
     }

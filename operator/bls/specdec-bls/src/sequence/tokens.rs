@@ -50,13 +50,12 @@ impl Tokens {
         }
     }
 
-    /// Decode target-only runs in several calls, so that they can be cut short.
-    pub fn in_pieces(mut self, in_pieces: bool) -> Self {
-        self.in_pieces = in_pieces;
-        if in_pieces && !self.task.stream {
+    /// Decode target-only runs in several calls, so that lookups can cut them short.
+    pub fn decode_in_pieces(&mut self) {
+        self.in_pieces = true;
+        if !self.task.stream {
             self.piece_tokens = FIRST_PIECE_TOKENS;
         }
-        self
     }
 
     /// Tokens generated so far.
@@ -222,14 +221,14 @@ impl Tokens {
     /// The first token therefore arrives early, and later calls cost less time per token. A run
     /// that a lookup may cut short takes several calls as well, up to `MOST_PIECE_TOKENS` each.
     pub fn target_only_length(&mut self, left: usize) -> usize {
-        let most = match (self.task.stream, self.in_pieces) {
-            (true, true) => MOST_STREAM_TOKENS,
-            (true, false) if !self.task.needs_one_call() => MOST_STREAM_TOKENS,
-            (false, true) => MOST_PIECE_TOKENS,
+        let (growth, most) = match (self.task.stream, self.in_pieces) {
+            (true, true) => (2, MOST_STREAM_TOKENS),
+            (true, false) if !self.task.needs_one_call() => (2, MOST_STREAM_TOKENS),
+            (false, true) => (3, MOST_PIECE_TOKENS),
             _ => return left,
         };
         let length = self.piece_tokens.min(left);
-        self.piece_tokens = (2 * self.piece_tokens).min(most);
+        self.piece_tokens = (growth * self.piece_tokens).min(most);
         length
     }
 
