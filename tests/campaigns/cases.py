@@ -105,7 +105,8 @@ class Maker:
             "max_tokens": limit,
             "num_draft_tokens": numbers.randint(0, MAX_DRAFT_TOKENS),
             "stream": numbers.random() < 0.5,
-            "use_draft_logits": numbers.random() < 0.3,
+            # Lookups have none.
+            "use_draft_logits": numbers.random() < 0.3 and self._served.drafts != "Lookup",
         }
 
     def _prompt(self, numbers: random.Random) -> str:

@@ -1,7 +1,8 @@
 """Greedy answers of the BLS equal the target's own, whatever is asked.
 
 `make campaign NAME=equivalence` has 10 000 random prompts answered twice: by the target's engine
-alone, in process, and by the BLS of a tritonserver that speculates with the same engine. Options
+alone, in process, and by the BLS of a tritonserver that speculates with the same engine. A third
+of the servers draft with a draft model, a third by lookups, a third by both. Options
 are drawn so that they bite: stop words and end tokens come from the expected answer itself. They
 also cross token borders and cut characters, and limits fall inside rounds. Many prompts end within
 twice the draft tokens of the longest sequence, where the executor keeps room for drafts. A request
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 
 from campaigns import served_pairs
 from campaigns.cases import Case, Maker
-from campaigns.exchange import COUNTED, Asker, counts
+from campaigns.exchange import Asker, counts
 from support.bench_report import Report
 
 CASES = 10_000
@@ -34,7 +35,7 @@ def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, floa
     """Cases of these numbers, half of them for each served pair, and what the server counted.
 
     Yields:
-        answered cases and the server's counts of each chunk, keys as in `COUNTED`.
+        answered cases and the server's counts of each chunk, keys as in `exchange.counts`.
     """
     for place, opened in enumerate(served_pairs.PAIRS):
         numbers = [n for n in range(first, first + count) if n % len(served_pairs.PAIRS) == place]
@@ -47,7 +48,7 @@ def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, floa
                 before = counts(served.server)
                 asker.ask(cases, _CLIENTS[turn % len(_CLIENTS)])
                 after = counts(served.server)
-                yield cases, {name: after[name] - before[name] for name in COUNTED}
+                yield cases, {name: after[name] - before[name] for name in after}
 
 
 def main() -> int:
@@ -72,6 +73,8 @@ def main() -> int:
     report.figure("equivalence.differing", [totals.pop("differing")], "prompts", goal=0)
     early = totals.pop("early_rounds")
     report.figure("equivalence.early_rounds", [early], "rounds", goal=1, better="higher")
+    looked_up = totals.pop("looked_up")
+    report.figure("equivalence.looked_up", [looked_up], "tokens", goal=1, better="higher")
     for name, value in sorted(totals.items()):
         report.figure(f"equivalence.{name.replace(' ', '_')}", [value], "")
     report.figure("equivalence.seconds", [time.monotonic() - begun], "s")

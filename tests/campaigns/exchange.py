@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,10 @@ COUNTED = {
     "rounds": "specdec_rounds_total",
     "early_rounds": "specdec_early_rounds_total",
 }
+# Draft tokens of lookups that the target accepted.
+_LOOKED_UP = re.compile(
+    r'^specdec_accepted_tokens_by_source_total\{.*source="lookup".*\} (\S+)$', re.MULTILINE
+)
 _MOST_PROMPTS = 4
 # Values of a prompt without an option that another prompt of its request has.
 _NEUTRAL: dict[str, Any] = {
@@ -32,7 +37,9 @@ _NEUTRAL: dict[str, Any] = {
 
 def counts(server: Server) -> dict[str, float]:
     """The server's counters, 0 each before the first answer."""
-    return {name: server.metric(metric) for name, metric in COUNTED.items()}
+    looked_up = _LOOKED_UP.findall(server.get_metrics())
+    counted = {name: server.metric(metric) for name, metric in COUNTED.items()}
+    return counted | {"looked_up": sum(map(float, looked_up))}
 
 
 class Asker:

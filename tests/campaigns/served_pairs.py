@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +21,7 @@ from support.payload import load
 from support.reference_engines import build, engine_values, open_engine
 from support.triton_server import PAYLOAD, Server, installed_server
 
+Drafts = Literal["Model", "Lookup", "Both"]
 PAIR = PAYLOAD / "pair"
 MAX_DRAFT_TOKENS = 8
 _LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
@@ -40,6 +42,7 @@ class ServedPair:
     Attributes:
         max_seq_len: tokens of a prompt and its answer.
         minimum: how this release spells the minimum length.
+        drafts: where the draft tokens come from.
     """
 
     name: str
@@ -47,6 +50,7 @@ class ServedPair:
     server: Server
     tokenizer: Any
     minimum: str
+    drafts: Drafts
     max_seq_len: int = _LIMITS["maxSeqLen"]
 
     def spelt(self, text: str) -> str:
@@ -62,24 +66,26 @@ class ServedPair:
 
 
 @contextmanager
-def pair() -> Iterator[ServedPair]:
+def pair(drafts: Drafts = "Model") -> Iterator[ServedPair]:
     """The shipped pair, in the layout of 0.19.0."""
     checkpoints = {role: PAIR / role for role in ("target", "draft")}
     with tempfile.TemporaryDirectory() as folder:
-        yield from _serve("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder))
+        yield from _serve("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder), drafts)
 
 
 @contextmanager
-def twins() -> Iterator[ServedPair]:
+def twins(drafts: Drafts = "Model") -> Iterator[ServedPair]:
     """Random engines of which every choice is a near tie, in the layout of 1.2.1."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written = {role: tiny.write(folder / f"{role}-hf") for role, tiny in _TWINS.items()}
         tokenizer = letters.write(folder / "letters", _VOCABULARY)
-        yield from _serve("twins", written, tokenizer, "1.2.1", folder)
+        yield from _serve("twins", written, tokenizer, "1.2.1", folder, drafts)
 
 
-PAIRS = (pair, twins)
+# Each pair with every source of drafts.
+_SOURCES: tuple[Drafts, ...] = ("Model", "Lookup", "Both")
+PAIRS = tuple(partial(opened, drafts) for drafts in _SOURCES for opened in (pair, twins))
 
 
 def speculating(plan: RepositoryPlan) -> dict[str, str]:
@@ -89,7 +95,12 @@ def speculating(plan: RepositoryPlan) -> dict[str, str]:
 
 
 def _serve(
-    name: str, checkpoints: dict[str, Path], tokenizer: Path, version: str, folder: Path
+    name: str,
+    checkpoints: dict[str, Path],
+    tokenizer: Path,
+    version: str,
+    folder: Path,
+    drafts: Drafts,
 ) -> Iterator[ServedPair]:
     engines = {
         role: build(checkpoint, folder / role, **engine_values(role, _LIMITS))
@@ -104,13 +115,15 @@ def _serve(
         version=version,
         tokenizer_dir=str(tokenizer),
         target=target,
-        draft=draft,
+        draft=None if drafts == "Lookup" else draft,
+        # Of one token, so that nearly every text has matches, and most of them are wrong.
+        lookup_min_match=0 if drafts == "Model" else 1,
         max_batch_size=_LIMITS["maxBatchSize"],
         draft_tokens=4,
         max_draft_tokens=MAX_DRAFT_TOKENS,
         # A request that names no length gets one that changes, or none at all for a while.
         adaptive=DraftLengths(0, MAX_DRAFT_TOKENS),
-        draft_ahead=4,
+        draft_ahead=0 if drafts == "Lookup" else 4,
         # Calls of both kinds, each with its own pair.
         rows_per_call=1 if version == "1.2.1" else _LIMITS["maxBatchSize"],
         max_seq_len=_LIMITS["maxSeqLen"],
@@ -121,6 +134,6 @@ def _serve(
         alone = InProcess(open_engine(plain))
         try:
             with Server(installed_server(), speculating(plan), folder / "server") as server:
-                yield ServedPair(name, alone, server, reader, minimum)
+                yield ServedPair(name, alone, server, reader, minimum, drafts)
         finally:
             alone.close()

@@ -45,3 +45,4 @@ def test_greedy_answers_equal_the_target() -> None:
         totals.update({name: int(value) for name, value in counted.items()})
     assert totals["accepted"] > CASES
     assert totals["early_rounds"] > 0
+    assert totals["looked_up"] > 0
