@@ -1,0 +1,33 @@
+"""A sidecar of a resource runs beside the server, with the rights of our own containers."""
+
+from demo.machine import IMAGES
+from e2e.world import World, model
+
+# It ends at once on SIGTERM, as a sidecar should.
+_UNTIL_STOPPED = "import signal; signal.sigwait({signal.SIGTERM})"
+SIDECAR = {
+    "name": "log-shipper",
+    "image": IMAGES["operator"],
+    "command": ["python3", "-c", _UNTIL_STOPPED],
+    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+}
+
+
+def test_sidecar_runs_beside_the_server_until_it_is_removed(world: World) -> None:
+    name = world.apply(model("beside", serving={"sidecars": [SIDECAR]}))
+    world.ready(name)
+    (pod,) = world.pods(name)
+    (status,) = pod["status"]["initContainerStatuses"]
+    assert status["name"] == "log-shipper"
+    assert "running" in status["state"], status
+    (container,) = pod["spec"]["initContainers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert world.text(name, "def f(", max_tokens=4)
+
+    world.patch(name, {"serving": {"sidecars": []}})
+    world.replaced(name, pod["metadata"]["uid"])
+    world.ready(name)
+    world.left(name, 1)
+    (pod,) = world.pods(name)
+    assert "initContainers" not in pod["spec"]
+    assert world.text(name, "def f(", max_tokens=4)
