@@ -106,7 +106,7 @@ def generated(case: str) -> Generated:
 def generate(case: str) -> Generated:
     """What a case generates, without the cache."""
     cr = resource(case)
-    result = fetched(cr)
+    results = {"fetch": fetched(cr), "prune": {"prune": {"deleted": 3, "bytes": 1_000_000}}}
     with (
         patch.object(
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
@@ -123,10 +123,10 @@ def generate(case: str) -> Generated:
         world = World(cr)
         suspended = cr["spec"].pop("suspend", False)
         world.spec.pop("suspend", None)
-        world.settle(lambda component: result if component == "fetch" else {})
+        world.settle(lambda component: results.get(component, {}))
         if suspended:
             world.spec["suspend"] = True
-            world.settle(lambda component: result if component == "fetch" else {})
+            world.settle(lambda component: results.get(component, {}))
     return Generated(
         case,
         cr["metadata"]["name"],

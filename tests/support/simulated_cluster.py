@@ -16,7 +16,7 @@ from specdec.dry_run.simulated_cluster import NOW, STAMP, Json
 from specdec.dry_run.simulated_cluster import ended_pod_status as ended
 from specdec.dry_run.simulated_cluster import measurement_result as measured
 from specdec.dry_run.simulated_cluster import merge_metadata as merge
-from specdec.pipeline.observed import Observed
+from specdec.pipeline.observed import Neighbours, Observed
 
 __all__ = [
     "FACTS",
@@ -98,10 +98,16 @@ class World(simulated_cluster.SimulatedCluster):
     def __init__(self, cr: Json) -> None:
         super().__init__(cr, IMAGES)
         self.logs: dict[str, str] = {}
+        # Other resources of the namespace.
+        self.others: list[Json] = []
 
     @override
     def observed(self) -> Observed:
-        return replace(super().observed(), logs=self.logs)
+        live = replace(super().observed(), logs=self.logs)
+        if not self.cr.get("status", {}).get("unused"):
+            return live
+        workloads = tuple(self.deployments.values())
+        return replace(live, neighbours=Neighbours((self.cr, *self.others), workloads))
 
     def talk(self, job: str, log: str, **spec: Any) -> None:
         """Let a Job's pod run and have printed `log`."""

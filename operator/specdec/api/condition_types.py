@@ -21,6 +21,7 @@ class Type(StrEnum):
     SCALING_READY = "ScalingReady"
     ROUTE_READY = "RouteReady"
     DEPRECATED = "Deprecated"
+    VOLUME_PRUNED = "VolumePruned"
     READY = "Ready"
 
 
@@ -28,4 +29,4 @@ class Type(StrEnum):
 VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
 MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
 # Present only where the spec has the feature, or what is deprecated; they never block Ready.
-OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY, Type.DEPRECATED})
+OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY, Type.DEPRECATED, Type.VOLUME_PRUNED})

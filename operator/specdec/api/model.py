@@ -131,6 +131,7 @@ class Spec(Value):
     pods: Pods = Pods()
     metadata: ChildMetadata = ChildMetadata()
     suspend: bool = False
+    revision_history_limit: int | None = None
 
 
 class Metadata(Value):

@@ -26,6 +26,8 @@ KINDS = f"{GROUP}/extras"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63
+# The digits of a repository's hash in the label REPOSITORY.
+REVISION_DIGITS = 16
 # The component label of serving pods, by the role whose server they are.
 SERVERS = {"target": "server", "draft": "draft-server"}
 # The component label of a group's other pods: the leader starts MPI ranks in them.

@@ -14,9 +14,16 @@ from specdec.api import names
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
-from specdec.desired import optional_objects, tls
+from specdec.desired import optional_objects, prune, tls
 from specdec.desired.serving import CONTAINER
-from specdec.pipeline.observed import POD_JOB, PROGRESS_LINES, Object, Observed, server_log
+from specdec.pipeline.observed import (
+    POD_JOB,
+    PROGRESS_LINES,
+    Neighbours,
+    Object,
+    Observed,
+    server_log,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +42,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
         (claim, *deployments),
-        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services, slices),
+        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services, slices, prunes),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
@@ -53,6 +60,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "ConfigMap", namespace, sharing),
             cluster.list("v1", "Service", namespace, own),
             cluster.list(*ENDPOINT_SLICE, namespace, _endpoint_slice_selector(model)),
+            cluster.list("v1", "Pod", namespace, _prune_selector(model)),
         ),
     )
     group = await _get_group(cluster, model, own_maps)
@@ -82,6 +90,8 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         },
         peer=await _get_other(cluster, model, _split_target(model)),
         baseline=await _get_other(cluster, model, model.spec.benchmark.baseline_name),
+        neighbours=await _get_neighbours(cluster, model),
+        pruning=next((p["metadata"]["name"] for p in prunes if _deletes(p)), ""),
     )
 
 
@@ -120,6 +130,42 @@ async def _get_other(cluster: Cluster, model: SpeculativeModel, name: str | None
     if name is None:
         return None
     return await cluster.get(API_VERSION, KIND, model.metadata.namespace, name)
+
+
+async def _get_neighbours(cluster: Cluster, model: SpeculativeModel) -> Neighbours | None:
+    """What follows from the namespace about the claim, if something may be pruned from it."""
+    if model.spec.revision_history_limit is None or not model.status.get("unused"):
+        return None
+    namespace, managed = model.metadata.namespace, f"{names.MANAGED_BY}={names.MANAGER}"
+    # The pods come first: a server that starts later is in the workloads.
+    pods = await cluster.list("v1", "Pod", namespace, f"{managed},{names.REPOSITORY}")
+    resources, deployments, groups = await asyncio.gather(
+        cluster.list(API_VERSION, KIND, namespace),
+        cluster.list("apps/v1", "Deployment", namespace, managed),
+        _list_groups(cluster, namespace, managed),
+    )
+    revisions = frozenset(pod["metadata"]["labels"][names.REPOSITORY] for pod in pods)
+    return Neighbours(tuple(resources), (*deployments, *groups), revisions)
+
+
+async def _list_groups(cluster: Cluster, namespace: str, selector: str) -> list[Json]:
+    try:
+        return await cluster.list(names.GROUP_API, names.GROUP_KIND, namespace, selector)
+    except Missing:
+        return []
+
+
+def _prune_selector(model: SpeculativeModel) -> str:
+    """Selects the pods of prune Jobs on the claim, also those that a person started."""
+    claim = names.claim_label(names.claim_name(model))
+    return f"{names.COMPONENT}={prune.COMPONENT},{names.CLAIM}={claim}"
+
+
+def _deletes(pod: Object) -> bool:
+    """Whether the pod of a prune Job may still delete directories."""
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    arguments = [a for c in pod["spec"]["containers"] for a in c.get("command", [])]
+    return not ended and prune.DELETE in arguments
 
 
 async def _list_optional(cluster: Cluster, model: SpeculativeModel, kind: str) -> list[Json]:

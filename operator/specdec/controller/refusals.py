@@ -28,6 +28,7 @@ _CONDITION_TYPES = {
     "benchmark": Type.BENCHMARK_COMPLETED,
     "scaling": Type.SCALING_READY,
     "route": Type.ROUTE_READY,
+    "prune": Type.VOLUME_PRUNED,
 }
 # Kinds that a cluster may lack: the reason, and a message with the fix.
 _OPTIONAL_KINDS = {

@@ -146,7 +146,8 @@ def own_job(
     seconds and includes retries. It also ends a Job whose volume or server hangs.
     """
     jobs = model.spec.jobs
-    kind = {"fetch": jobs.fetch, "publish": jobs.publish}.get(component, jobs.measurement)
+    kinds = {"fetch": jobs.fetch, "publish": jobs.publish, "prune": jobs.publish}
+    kind = kinds.get(component, jobs.measurement)
     template = pod.template(
         replace(container, resources=_merged(container.resources, kind.resources)),
         volume,

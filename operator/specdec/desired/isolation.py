@@ -1,7 +1,7 @@
 """NetworkPolicies of the Jobs of a resource, where the resource enables policies.
 
 Jobs accept no connections. A fetch Job may reach public addresses, and measuring Jobs the servers.
-Build and publish Jobs may reach nothing: the node mounts their volume.
+Build, publish and prune Jobs may reach nothing: the node mounts their volume.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from specdec.api.networks import LINK_LOCAL, PRIVATE
 from specdec.desired.child import given, metadata
 from specdec.desired.measurement import BENCHMARK, VERIFY
 from specdec.desired.policy import servers
+from specdec.desired.prune import COMPONENT
 
 _KIND = "NetworkPolicy"
 # The Jobs that a policy selects, as the last part of its name.
@@ -42,7 +43,7 @@ def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict
     to_servers = {"to": measured}
     return (
         _policy(model, "fetch", own, ["fetch"], [_DNS, {"to": _outside(networks)}]),
-        _policy(model, "build", shared, ["engine", "publish"], []),
+        _policy(model, "build", shared, ["engine", "publish", COMPONENT], []),
         _policy(model, "measure", own, [VERIFY, BENCHMARK], [_DNS, to_servers]),
     )
 

@@ -1,19 +1,28 @@
-"""The Job that lists or deletes what no resource on a claim uses; `specdec prune` creates it."""
+"""The Jobs that list or delete what no resource on a claim uses.
+
+`specdec prune` creates one for a person; the operator creates one for `revisionHistoryLimit`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api import names
 from specdec.api.jobs import Jobs
+from specdec.api.model import SpeculativeModel
 from specdec.api.pods import Pods
 from specdec.desired import pod
-from specdec.desired.child import given
+from specdec.desired.child import given, metadata
+from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Placement, Volume
 
 COMPONENT = "prune"
+# The argument by which a Job deletes; others only read.
+DELETE = "--delete"
 # The operator ignores objects that it does not manage.
 MANAGER = "specdec-cli"
 _DEADLINE_SECONDS = 3600
+# Seconds in which the operator checks once more that all resources of the claim are settled.
+_DELAY_SECONDS = 15
 # A Job whose creator was interrupted disappears by itself.
 _KEPT_SECONDS = 600
 _RESOURCES = {
@@ -54,7 +63,7 @@ def job(
         command=[
             *("python", "-m", "specdec.jobs.prune", "--keep", names.canonical(keep)),
             *("--older-than", str(older_than)),
-            *(["--delete"] if delete else []),
+            *([DELETE] if delete else []),
         ],
         env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
         resources=_RESOURCES,
@@ -77,4 +86,47 @@ def job(
             **pod.job_spec(template, 0, _DEADLINE_SECONDS),
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
         },
+    }
+
+
+def retention_job(
+    model: SpeculativeModel,
+    only: Mapping[str, Sequence[str]],
+    repositories: Sequence[str],
+    volume: Volume,
+    image: str,
+) -> dict[str, Any]:
+    """The Job that deletes what revisions left that are no longer in a resource's history.
+
+    Args:
+        model: the resource.
+        only: the names to delete, by folder of the volume.
+        repositories: those in use; the Job also keeps what their manifests list.
+        volume: the claim.
+        image: the operator's.
+    """
+    container = Container(
+        name=COMPONENT,
+        image=image,
+        pull_policy="IfNotPresent",
+        command=[
+            *("python", "-m", "specdec.jobs.prune", DELETE, "--older-than", "0"),
+            *("--keep", names.canonical({"repositories": list(repositories)})),
+            *("--only", names.canonical(only)),
+            *("--delay", str(_DELAY_SECONDS)),
+        ],
+        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
+        resources=_RESOURCES,
+    )
+    content = names.digest({"only": only, "volume": volume.identity})
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(
+            model,
+            names.job_name(model, COMPONENT, content),
+            COMPONENT,
+            tags=model.spec.metadata.jobs,
+        ),
+        "spec": own_job(model, container, volume, COMPONENT, [], _DEADLINE_SECONDS),
     }

@@ -8,9 +8,8 @@ servers serve, and what the manifests of these repositories list.
 import contextlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from specdec.api import names, released
@@ -24,11 +23,10 @@ from specdec.desired import prune as desired
 from specdec.desired.pod import Volume
 from specdec.inspect import job_run
 from specdec.inspect.session import resources
-from specdec.jobs.prune import CHECKPOINTS, ENGINES, KINDS, REPOSITORIES
 from specdec.pipeline.observed import job_state
+from specdec.pipeline.references import Keep, claim_of, keep
 
 Json = dict[str, Any]
-Keep = dict[str, list[str]]
 FORMAT = "specdec.dev/prune/v1"
 _INTERVAL = 1.0
 _LOG_LINES = 100_000
@@ -85,49 +83,6 @@ async def prune(cluster: Cluster, request: Request, interval: float = _INTERVAL)
         "resources": sorted(owner["metadata"]["name"] for owner in owners),
         "items": list(_items(log)),
     }
-
-
-def claim_of(body: Mapping[str, Any]) -> str:
-    """The claim of a resource, also of one that the API server would refuse today."""
-    storage = body.get("spec", {}).get("storage") or {}
-    return names.claim(storage.get("existingClaim"), body["metadata"]["name"])
-
-
-def keep(bodies: Iterable[Json], servers: Iterable[Json], claim: str) -> Keep:
-    """The names that resources use, by folder of the volume.
-
-    Args:
-        bodies: the resources of the claim's namespace.
-        servers: the live workloads of that namespace, which may serve an earlier repository.
-        claim: of the volume.
-    """
-    used: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    for body in bodies:
-        if claim_of(body) == claim:
-            status = body.get("status", {})
-            used[CHECKPOINTS] |= {item.get("digest", "") for item in status.get("models", [])}
-            used[ENGINES] |= {item.get("key", "") for item in status.get("engines", [])}
-            used[REPOSITORIES].add(status.get("repository", {}).get("hash", ""))
-        for kind, name in _named(body.get("spec"), claim):
-            used[kind].add(name)
-    for server in servers:
-        annotations = server["metadata"].get("annotations", {})
-        used[REPOSITORIES].add(annotations.get(names.REPOSITORY, ""))
-    return {kind: sorted(values - {""}) for kind, values in used.items()}
-
-
-def _named(value: Any, claim: str) -> Iterator[tuple[str, str]]:
-    """Directories of the volume that a spec names as a source, such as a prebuilt engine."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _named(item, claim)
-    elif isinstance(value, dict):
-        if value.get("claimName") == claim:
-            parts = Path(str(value.get("path", ""))).parts
-            if len(parts) > 1 and parts[0] in KINDS:
-                yield parts[0], parts[1]
-        for item in value.values():
-            yield from _named(item, claim)
 
 
 async def _require_quiet(cluster: Cluster, request: Request) -> None:

@@ -1,11 +1,13 @@
 """List or delete what no resource on the volume uses: `python -m specdec.jobs.prune --keep JSON`.
 
-`specdec prune` runs this program in a Job. Checkpoints, engines and repositories are directories
-with a content hash as name, so what is deleted too much is downloaded or built again.
+`specdec prune` and the operator run this program in a Job. Checkpoints, engines and repositories
+are directories with a content hash as name, so what is deleted too much is downloaded or built
+again.
 """
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 0 if the volume was read."""
     parser = argparse.ArgumentParser(description="List or delete what no resource uses")
     parser.add_argument("--keep", type=json.loads, required=True, help="names by kind")
+    parser.add_argument("--only", type=json.loads, help="names by kind; default: everything")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before it starts")
     parser.add_argument("--older-than", type=float, required=True, help="seconds")
     parser.add_argument("--delete", action="store_true", help="delete; without it, only list")
     parser.add_argument("--volume", type=Path, default=Path(names.VOLUME))
@@ -57,19 +61,26 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> dict[str, Any]:
         older = options.older_than if options.delete else None
-        items = list(prune(options.volume, options.keep, older))
-        return {"prune": {"directories": len(items)}}
+        # In this time the operator cancels the Job if a resource has changed.
+        time.sleep(options.delay)
+        items = list(prune(options.volume, options.keep, older, options.only))
+        deleted = [item.bytes for item in items if item.deleted]
+        counts = {"directories": len(items), "deleted": len(deleted), "bytes": sum(deleted)}
+        return {"prune": counts}
 
     return result.run(work, CommonReason.INTERNAL)
 
 
-def prune(root: Path, keep: Keep, older_than: float | None = None) -> Iterator[Item]:
+def prune(
+    root: Path, keep: Keep, older_than: float | None = None, only: Keep | None = None
+) -> Iterator[Item]:
     """Each directory, printed as a line of JSON once it is dealt with.
 
     Args:
         root: of the volume.
         keep: by kind, the names that a resource uses. A repository keeps what its manifest lists.
         older_than: delete what is unused and older than these seconds; None deletes nothing.
+        only: by kind, the names to consider; None means all.
 
     Raises:
         JobError: VolumeUnusable, if the manifest of a kept repository cannot be read. Nothing is
@@ -79,13 +90,16 @@ def prune(root: Path, keep: Keep, older_than: float | None = None) -> Iterator[I
     for repository in keep.get(REPOSITORIES, ()):
         used |= _listed(root, repository)
     for kind in KINDS:
-        for folder in _folders(root / kind):
+        names_ = None if only is None else set(only.get(kind, ()))
+        for folder in (f for f in _folders(root / kind) if names_ is None or f.name in names_):
             item = _item(folder, used)
             if older_than is not None and not item.used and item.age > older_than:
                 _delete(root, folder)
                 item = replace(item, deleted=True)
             print(json.dumps({"item": asdict(item)}), flush=True)
             yield item
+    if older_than is not None:
+        _delete_remains(root)
 
 
 def _listed(root: Path, repository: str) -> set[tuple[str, str]]:
@@ -118,6 +132,13 @@ def _item(folder: Path, used: set[tuple[str, str]]) -> Item:
     size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
     kind, name = folder.parent.name, folder.name
     return Item(kind, name, size, time.time() - folder.stat().st_mtime, (kind, name) in used)
+
+
+def _delete_remains(root: Path) -> None:
+    """Delete directories that a Job set aside to delete, and that outlived it."""
+    for kind in KINDS:
+        for folder in (root / kind).glob(volume.set_aside("*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _delete(root: Path, folder: Path) -> None:

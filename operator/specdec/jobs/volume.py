@@ -78,9 +78,14 @@ def settle(scratch: Path, final: Path) -> None:
     sync(final.parent)
 
 
+def set_aside(name: str) -> str:
+    """The name of a directory (name) while it is removed."""
+    return f".{name}.damaged"
+
+
 def discard(folder: Path) -> None:
     """Remove a directory by renaming it first, so that no process opens a partial one."""
-    aside = folder.with_name(f".{folder.name}.damaged")
+    aside = folder.with_name(set_aside(folder.name))
     shutil.rmtree(aside, ignore_errors=True)
     try:
         folder.rename(aside)

@@ -14,7 +14,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import ReadyReason
 from specdec.backends.facts import Images
 from specdec.pipeline import benchmark as benchmarking
-from specdec.pipeline import job, summary, workload
+from specdec.pipeline import job, retention, summary, workload
 from specdec.pipeline import verification as verifying
 from specdec.pipeline.accept import accept
 from specdec.pipeline.benchmark import benchmark
@@ -102,6 +102,13 @@ def _previous_revision(context: Context) -> Outcome:
 def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     stages = summary.complete([c for outcome in outcomes for c in outcome.conditions])
     ready = summary.ready(context.model, stages)
+    status = _status(context, outcomes, summary.phase(context.model, stages, ready))
+    status |= retention.recorded(context.model, status, stages)
+    pruned = retention.retention(context, status, ready)
+    status |= pruned.status
+    if not status.get("unused"):
+        status.pop("unused", None)
+    outcomes = [*outcomes, pruned]
     refs = [ref for outcome in outcomes for ref in outcome.delete]
     if context.model.spec.suspend:
         refs += map(job.ref, job.unfinished(context.observed, context.model))
@@ -109,8 +116,8 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
         delete=tuple(dict.fromkeys(refs)),
-        conditions=(*stages, ready),
-        status=_status(context, outcomes, summary.phase(context.model, stages, ready)),
+        conditions=(*stages, *pruned.conditions, ready),
+        status=status,
         requeue_after=min(waits, default=None),
     )
 

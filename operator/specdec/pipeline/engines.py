@@ -153,7 +153,8 @@ def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
             return parsed(Built, entry) or Built()
     complete = job.find(context.observed, name).state == "Complete"
     on_volume = engine.key[:16] in context.facts.engines_on_volume
-    return Built() if on_volume and not complete else None
+    unchanged = not context.observed.pruning
+    return Built() if on_volume and unchanged and not complete else None
 
 
 def _without_lost(

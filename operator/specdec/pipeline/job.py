@@ -22,6 +22,8 @@ from specdec.pipeline.stage import POLL, Context, Outcome, stopped
 
 # Annotation with a hash of the Job's spec.
 SPEC_HASH = "specdec.dev/shape"
+# The components of Jobs that write checkpoints, engines and repositories.
+FILLS_VOLUME = frozenset({"fetch", "engine", "publish"})
 
 R = TypeVar("R")
 State = Literal["Absent", "Deleting", "Running", "Complete", "Failed"]
@@ -108,6 +110,9 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
     live = find(context.observed, task.job["metadata"]["name"])
     parsed = task.parse(live) if live.state in task.final else None
     known = task.remembered if parsed is None else parsed
+    if task.remembered is None and _waits_for_prune(context, live, task.job):
+        message = f"waits until pod {context.observed.pruning} has deleted unused directories"
+        return Pending(Cause(CommonReason.WAITING, message))
     if known is not None:
         return Done(known)
     if context.model.spec.suspend:
@@ -124,6 +129,16 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
             return _complete(live, task)
         case "Running" | "Failed":
             return _unfinished(context, live, task)
+
+
+def _waits_for_prune(context: Context, live: LiveJob, desired: Object) -> bool:
+    """Whether a Job that fills the volume, or its result, has to wait for a prune to end.
+
+    The prune might delete what the Job is about to use again.
+    """
+    component = desired["metadata"].get("labels", {}).get(names.COMPONENT)
+    starts = live.state not in ("Running", "Failed")
+    return bool(context.observed.pruning) and starts and component in FILLS_VOLUME
 
 
 def _absent(live: LiveJob, task: Task[R]) -> Pending:

@@ -7,7 +7,6 @@ with its field, and no section reaches a decision without validation.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -19,49 +18,15 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from specdec.api.text import cut, line
 from specdec.pipeline.observed import Object, termination_message
+from specdec.pipeline.result_values import Count, Hex, Id, Moment, SectionModel, Short, Size, Text
 
 # The kubelet keeps at most 4096 bytes of a container's message, and 12288 of a pod's.
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64
-
-
-def _moment(text: str) -> str:
-    if not datetime.fromisoformat(text).tzinfo:
-        raise ValueError("a time needs a time zone")
-    return text
-
-
-Text = Annotated[str, Field(max_length=1024), AfterValidator(line)]
-Short = Annotated[str, Field(max_length=64), AfterValidator(line)]
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
-# The schema's int32 and int64.
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-Size = Annotated[int, Field(ge=0, lt=2**63)]
-Id = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-Moment = Annotated[
-    str,
-    Field(
-        pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-    ),
-    AfterValidator(_moment),
-]
-
-
-class SectionModel(BaseModel):
-    """camelCase on the wire, exact types, finite numbers; newer fields are ignored."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, frozen=True, strict=True, extra="ignore", allow_inf_nan=False
-    )
-
-    def shown(self) -> dict[str, Any]:
-        """The section as the status has it, without fields that are None."""
-        return self.model_dump(by_alias=True, exclude_none=True)
 
 
 class CheckpointFacts(SectionModel):
@@ -219,6 +184,13 @@ class Benchmarked(SectionModel):
     measured_at: Moment | None = None
 
 
+class Pruned(SectionModel):
+    """How many directories a prune Job deleted, and their size."""
+
+    deleted: Count
+    bytes: Size
+
+
 class Failure(SectionModel):
     """Why a Job failed: a CamelCase reason and a sentence."""
 
@@ -226,7 +198,7 @@ class Failure(SectionModel):
     message: Annotated[str, Field(max_length=MOST_CHARACTERS), AfterValidator(line)] = ""
 
 
-Section = Literal["models", "engines", "engine", "verification", "benchmark"]
+Section = Literal["models", "engines", "engine", "verification", "benchmark", "prune"]
 P = TypeVar("P", bound=BaseModel)
 
 
@@ -242,6 +214,7 @@ class Result:
     engine: Built | None = None
     verification: Measured | None = None
     benchmark: Benchmarked | None = None
+    prune: Pruned | None = None
     error: Failure | None = None
     lost: Roles | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -285,6 +258,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "engine": Built,
     "verification": Measured,
     "benchmark": Benchmarked,
+    "prune": Pruned,
     "error": Failure,
     "lost": Roles,
 }

@@ -24,6 +24,19 @@ class Ref:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """The objects of the namespace from which follows what is in use on a claim.
+
+    `resources` are all SpeculativeModels, `workloads` all Deployments and LeaderWorkerSets of
+    servers, `revisions` the repository labels of all their pods.
+    """
+
+    resources: tuple[Object, ...]
+    workloads: tuple[Object, ...] = ()
+    revisions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Observed:
     """The actual objects around a resource; None or a missing key where one does not exist.
 
@@ -44,6 +57,8 @@ class Observed:
         optional_objects: optional objects by kind and name.
         peer: the SpeculativeModel that gets a share of the route's requests.
         baseline: the SpeculativeModel that the benchmark compares with.
+        neighbours: the other users of the claim; None unless something is to be pruned.
+        pruning: the name of a pod that deletes directories of the claim; empty without one.
     """
 
     now: datetime
@@ -60,6 +75,8 @@ class Observed:
     optional_objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     peer: Object | None = None
     baseline: Object | None = None
+    neighbours: Neighbours | None = None
+    pruning: str = ""
 
     def pods_of(self, job: str) -> list[Object]:
         """The pods of a Job, newest first."""

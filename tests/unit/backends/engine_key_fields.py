@@ -179,6 +179,7 @@ RUN: dict[str, Any] = {
     "networking.networkPolicy.from": [{"podSelector": {}}],
     **{f"metadata.{kind}": {"labels": {"team": "a"}} for kind in KINDS},
     "suspend": True,
+    "revisionHistoryLimit": 2,
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
 }

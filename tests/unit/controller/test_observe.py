@@ -223,3 +223,39 @@ async def test_split_peer_is_read_only_if_a_split_names_it() -> None:
         observed = await observe(fake, SpeculativeModel.parse(resource(networking=networking)))
         assert (observed.peer is not None) == expected
         assert (("get", "SpeculativeModel", "next") in fake.calls) == expected
+
+
+def pruning(name: str, phase: str, *arguments: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/component": "prune", "specdec.dev/claim": "pair-models"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "demo", "uid": name, "labels": labels},
+        "spec": {"containers": [{"name": "prune", "command": ["python", *arguments]}]},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod_", "name"),
+    [
+        (pruning("deletes", "Running", "--delete"), "deletes"),
+        (pruning("starts", "Pending", "--delete"), "starts"),
+        (pruning("ended", "Succeeded", "--delete"), ""),
+        (pruning("lists", "Running"), ""),
+    ],
+)
+async def test_pod_that_deletes_on_the_claim_is_observed(pod_: dict[str, Any], name: str) -> None:
+    observed = await observe(FakeCluster(pod_), SpeculativeModel.parse(resource()))
+    assert observed.pruning == name
+
+
+async def test_other_resources_are_read_only_if_something_is_unused() -> None:
+    body = resource(revisionHistoryLimit=1)
+    fake = FakeCluster(body)
+    assert (await observe(fake, SpeculativeModel.parse(body))).neighbours is None
+    assert ("list", "SpeculativeModel", "") not in fake.calls
+    body["status"] = {"unused": {"engines": ["e"]}}
+    assert (await observe(fake, SpeculativeModel.parse(body))).neighbours is not None
+    assert ("list", "SpeculativeModel", "") in fake.calls
+    body["spec"]["revisionHistoryLimit"] = None
+    assert (await observe(fake, SpeculativeModel.parse(body))).neighbours is None

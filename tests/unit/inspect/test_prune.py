@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from typing_extensions import override
 
 from specdec.cli.app import app
-from specdec.inspect import prune as inspected
 from specdec.jobs import prune as job
+from specdec.pipeline import references
 from support.fake_api import MODELS, Api
 
 pytestmark = pytest.mark.usefixtures("login")
@@ -202,6 +202,14 @@ def test_image_is_the_operators(api: Cluster) -> None:
     assert images == ["example.com/operator:2", "example.com/other:3"]
 
 
+def test_histories_keep_what_they_name(api: Cluster) -> None:
+    history = [{"revision": "r9", "engines": ["e0"], "checkpoints": ["c0"]}]
+    given(api, resource("pair", history=history))
+    result = specdec("models", "--delete")
+    assert result.exit_code == 0, result.output
+    assert left(api) == {"engines/e0", "checkpoints/c0"}
+
+
 def test_live_servers_and_sources_keep_what_they_use() -> None:
     prebuilt = {"pvc": {"claimName": "models", "path": "engines/e7/sub"}}
     other = {"pvc": {"claimName": "elsewhere", "path": "engines/e8"}}
@@ -210,7 +218,7 @@ def test_live_servers_and_sources_keep_what_they_use() -> None:
         {**resource("b"), "spec": {"target": {"source": prebuilt, "list": [other]}}},
     ]
     server = {"metadata": {"annotations": {"specdec.dev/repository": "r5"}}}
-    assert inspected.keep(bodies, [server, {"metadata": {}}], "models") == {
+    assert references.keep(bodies, [server, {"metadata": {}}], "models") == {
         "checkpoints": [],
         "engines": ["e7"],
         "repositories": ["r5"],

@@ -117,3 +117,20 @@ def test_log_has_a_line_for_each_directory(
 
 def test_empty_volume_has_nothing_to_list(tmp_path: Path) -> None:
     assert list(prune.prune(tmp_path, {}, 0.0)) == []
+
+
+def test_only_the_given_names_are_deleted_and_never_what_is_kept(volume: Path) -> None:
+    only = {"engines": ["e0", "e1", "e9"], "checkpoints": ["c1"]}
+    keep = {"repositories": ["r1"]}
+    items = list(prune.prune(volume, keep, 0.0, only))
+    assert {f"{item.kind}/{item.name}" for item in items if item.deleted} == {"engines/e0"}
+    assert (volume / "checkpoints" / "c0").is_dir(), "a name that is not given stays"
+
+
+def test_remains_of_a_cancelled_job_are_deleted(volume: Path) -> None:
+    aside = folder(volume, "engines", ".e5.damaged")
+    list(prune.prune(volume, {"repositories": ["r1"]}))
+    assert aside.is_dir(), "listing must not change the volume"
+    list(prune.prune(volume, {"repositories": ["r1"]}, 0.0, {}))
+    assert not aside.exists()
+    assert (volume / "engines" / "e0").is_dir()

@@ -12,6 +12,7 @@ from specdec.api.reasons.fetch import FetchReason
 from specdec.api.reasons.memory import MemoryReason
 from specdec.api.reasons.ready import ReadyReason
 from specdec.api.reasons.repository import RepositoryReason
+from specdec.api.reasons.retention import RetentionReason
 from specdec.api.reasons.route import RouteReason
 from specdec.api.reasons.scaling import ScalingReason
 from specdec.api.reasons.storage import StorageReason
@@ -33,6 +34,7 @@ GROUPS: tuple[type[Reason], ...] = (
     ScalingReason,
     RouteReason,
     DeprecatedReason,
+    RetentionReason,
     ReadyReason,
 )
 REASONS: tuple[Reason, ...] = tuple(reason for group in GROUPS for reason in group)
@@ -53,6 +55,7 @@ __all__ = [
     "ReadyReason",
     "Reason",
     "RepositoryReason",
+    "RetentionReason",
     "RouteReason",
     "ScalingReason",
     "Severity",

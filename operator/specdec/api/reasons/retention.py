@@ -1,0 +1,33 @@
+"""Reasons of `VolumePruned`: what earlier revisions left on the volume.
+
+They never block `Ready`.
+"""
+
+from specdec.api.condition_types import Type
+from specdec.api.reasons.definition import Reason, Section
+
+_SECTION = Section(Type.VOLUME_PRUNED)
+
+
+class RetentionReason(Reason):
+    """Reasons of `VolumePruned`."""
+
+    PRUNED = _SECTION.progress(
+        "Pruned", "nothing of revisions that left `status.history` is on the volume"
+    )
+    PRUNING = _SECTION.progress("Pruning", "the prune Job is running", "wait")
+    PRUNE_WAITS = _SECTION.progress(
+        "PruneWaits",
+        "a resource of the claim is in progress, or a pod still serves an earlier revision",
+        "wait; the message names the resource or the revision",
+    )
+    PRUNE_BLOCKED = _SECTION.blocked(
+        "PruneBlocked",
+        "nothing is deleted, because it is unknown what a resource of the claim needs",
+        "correct or delete the resource in the message",
+    )
+    PRUNE_FAILED = _SECTION.failed(
+        "PruneFailed",
+        "the prune Job failed; the service is not affected",
+        "read the message, then delete the Job",
+    )
