@@ -6,7 +6,8 @@ colors.
 
 import io
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import IO, Any, cast
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from typing_extensions import override
 
 from specdec.api.text import plain
 
-__all__ = ["ago", "grid", "plain", "row", "screen"]
+__all__ = ["ago", "grid", "plain", "row", "screen", "waiting"]
 
 # Columns where the output is not a terminal: no line is wrapped.
 _FILE_WIDTH = 100_000
@@ -29,6 +30,20 @@ def screen() -> Console:
         return console
     unpadded = _Unpadded(console.file)
     return Console(highlight=False, width=_FILE_WIDTH, file=cast(IO[str], unpadded))
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """Show on stderr what a command waits for, by calls of what this context manager returns.
+
+    A terminal has a line that changes; a file or a pipe gets a line per call.
+    """
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda message: console.print(Text(plain(message)), soft_wrap=True)
+        return
+    with console.status("") as status:
+        yield lambda message: status.update(Text(plain(message)))
 
 
 class _Unpadded(io.TextIOBase):

@@ -62,6 +62,7 @@ def seconds(text: str) -> float:
 async def _prune(options: Mapping[str, Any], older_than: float) -> dict[str, Any]:
     from specdec.inspect.prune import Request, prune
     from specdec.inspect.session import logged_in
+    from specdec.terminal import waiting
 
     async with logged_in(options["kube_context"]) as session:
         request = Request(
@@ -72,7 +73,8 @@ async def _prune(options: Mapping[str, Any], older_than: float) -> dict[str, Any
             options["image"],
             options["operator_namespace"],
         )
-        return await prune(session.cluster, request)
+        with waiting() as report:
+            return await prune(session.cluster, request, report=report)
 
 
 def _print(result: Mapping[str, Any], *, delete: bool) -> None:

@@ -1,25 +1,34 @@
 """Run a Job for a person: create it, wait for its end, and state why it failed."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from specdec.api.reasons import CommonReason
 from specdec.client.errors import RefusedError
-from specdec.cluster import Cluster
+from specdec.cluster import Cluster, Rejected
 from specdec.inspect.status import newest_first
+from specdec.pipeline import diagnosis
 from specdec.pipeline.observed import POD_JOB, job_state, termination_message
 
 Json = dict[str, Any]
 
 
-async def run(cluster: Cluster, body: Mapping[str, Any], interval: float) -> list[Json]:
+async def run(
+    cluster: Cluster,
+    body: Mapping[str, Any],
+    interval: float,
+    report: Callable[[str], None] | None = None,
+) -> list[Json]:
     """Create a Job, unless it exists, and wait for it; returns its pods, newest first.
 
     Args:
         cluster: logged in as the person.
         body: the Job.
         interval: seconds between two reads.
+        report: called with what the Job waits for or does, whenever that changes.
 
     Raises:
         RefusedError: the Job failed, with its message, or was deleted.
@@ -27,17 +36,56 @@ async def run(cluster: Cluster, body: Mapping[str, Any], interval: float) -> lis
     """
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     await cluster.create(body)
+    last = ""
     while True:
         job = await cluster.get("batch/v1", "Job", namespace, name)
         if job is None:
             raise RefusedError(f"Job {name} was deleted before it ended")
         if (state := job_state(job)) in ("Complete", "Failed"):
             break
+        if report is not None and (message := await _progress(cluster, namespace, name)) != last:
+            last = message
+            report(message)
         await asyncio.sleep(interval)
     pods = newest_first(await cluster.list("v1", "Pod", namespace, f"{POD_JOB}={name}"))
     if state == "Failed" or not result(pods):
         raise RefusedError(f"Job {name} failed: {_failure(pods)}")
     return pods
+
+
+async def _progress(cluster: Cluster, namespace: str, name: str) -> str:
+    """What an unfinished Job waits for or does, for people."""
+    pods = newest_first(await cluster.list("v1", "Pod", namespace, f"{POD_JOB}={name}"))
+    message = diagnosis.running(name, "runs", CommonReason.QUEUED, [*pods]).message
+    if not pods or diagnosis.blocked(pods[0]):
+        return message
+    if pods[0].get("status", {}).get("phase", "Pending") != "Pending":
+        return message
+    warning = await _warning(cluster, namespace, pods[0]["metadata"]["name"])
+    return f"{message}; {warning}" if warning else message
+
+
+async def _warning(cluster: Cluster, namespace: str, pod: str) -> str:
+    """The newest warning event of a pod; empty without one, or without the right to read it."""
+    events: list[Json] = []
+    with contextlib.suppress(Rejected):
+        events = await cluster.list("events.k8s.io/v1", "Event", namespace)
+    own = [
+        (str(_at(event)), f"{event.get('reason', '')}: {event.get('note', '')}")
+        for event in events
+        if event.get("type") == "Warning" and (event.get("regarding") or {}).get("name") == pod
+    ]
+    return max(own, default=("", ""))[1]
+
+
+def _at(event: Json) -> str:
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("eventTime")
+        or event.get("deprecatedLastTimestamp")
+        or ""
+    )
 
 
 def result(pods: list[Json]) -> Json:

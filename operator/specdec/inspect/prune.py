@@ -8,7 +8,7 @@ servers serve, and what the manifests of these repositories list.
 import contextlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,15 @@ class Request:
     operator_namespace: str
 
 
-async def prune(cluster: Cluster, request: Request, interval: float = _INTERVAL) -> Json:
+async def prune(
+    cluster: Cluster,
+    request: Request,
+    interval: float = _INTERVAL,
+    report: Callable[[str], None] | None = None,
+) -> Json:
     """What is on the volume, as `specdec prune --json` prints it.
+
+    `report` is called with what the Job waits for or does, whenever that changes.
 
     Raises:
         BadRequestError: there is no such claim.
@@ -76,7 +83,7 @@ async def prune(cluster: Cluster, request: Request, interval: float = _INTERVAL)
     servers = await _servers(cluster, request.namespace)
     image = request.image or await _operator_image(cluster, request.operator_namespace)
     body = _job(request, image, claim, owners, keep(bodies, servers, request.claim))
-    log = await _run(cluster, body, interval)
+    log = await _run(cluster, body, interval, report)
     return {
         "format": FORMAT,
         "claim": request.claim,
@@ -136,11 +143,13 @@ def _valid(bodies: Iterable[Json]) -> Iterator[SpeculativeModel]:
             yield SpeculativeModel.parse(body)
 
 
-async def _run(cluster: Cluster, body: Json, interval: float) -> str:
+async def _run(
+    cluster: Cluster, body: Json, interval: float, report: Callable[[str], None] | None
+) -> str:
     """Run a Job and return its log; the Job is deleted."""
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     try:
-        pods = await job_run.run(cluster, body, interval)
+        pods = await job_run.run(cluster, body, interval, report)
         return await cluster.log(namespace, pods[0]["metadata"]["name"], _LOG_LINES)
     finally:
         await _remove(cluster, namespace, name)
