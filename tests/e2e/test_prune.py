@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from e2e.world import SHARED, World, model
+from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 from specdec.cli.app import app
 
 
@@ -43,4 +43,29 @@ def test_earlier_revision_is_deleted_and_the_service_continues(
     assert used.isdisjoint(deleted)
     assert not (repositories / earlier).exists()
     assert all(item["used"] for item in pruned(world))
+    assert world.text(name, "def f(", max_tokens=4)
+
+
+def test_revision_that_left_the_history_is_deleted(world: World) -> None:
+    # No other resource has this length.
+    spec = model("limited", revisionHistoryLimit=0, speculation={"draftTokens": 5})
+    name = world.apply(spec)
+    world.ready(name)
+    earlier = world.get(name)["status"]["repository"]["hash"]
+    directory = world.folder(SHARED) / "repositories" / earlier
+    assert directory.is_dir()
+    world.patch(name, {"speculation": {"draftTokens": 1}})
+    world.wait(
+        lambda: not directory.exists(),
+        DEADLINE_SECONDS,
+        lambda: f"{earlier} stays: {world.condition(name, 'VolumePruned')}",
+    )
+    world.wait(
+        lambda: "unused" not in world.get(name)["status"],
+        DEADLINE_SECONDS,
+        lambda: str(world.get(name)["status"]["unused"]),
+    )
+    status = world.get(name)["status"]
+    assert [item["revision"] for item in status["history"]] == [status["repository"]["hash"]]
+    assert world.unfinished(SHARED) == []
     assert world.text(name, "def f(", max_tokens=4)
