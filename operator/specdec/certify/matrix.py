@@ -90,6 +90,7 @@ _ROWS = (
         per_node=2,
     ),
     _Row("lookahead", "Lookahead", "Lookahead", resources.lookahead),
+    _Row("ngram", "Drafts from the text itself", "NGram", resources.n_gram),
     _Row(HEADS_BASELINE, "Target of the heads alone", "None", lambda _, spec: spec, heads=True),
     *(_Row(m.lower(), m.value, m.value, _with_heads(m.value), heads=True) for m in HEADS),
 )

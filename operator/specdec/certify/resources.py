@@ -89,14 +89,27 @@ def draft_target(request: Request, spec: Json, **block: Any) -> Json:
         "draftTarget": {"draft": draft, **block},
     }
     if block.get("topology") != "TwoServers":
-        changed["benchmark"] = {
-            "mode": "OnReady",
-            "concurrency": list(CONCURRENCY),
-            "requests": request.prompts,
-            "outputTokens": request.output_tokens,
-            "maxErrorPercent": 0,
-        }
+        changed["benchmark"] = _benchmark(request)
     return changed
+
+
+def n_gram(request: Request, spec: Json) -> Json:
+    """The spec with drafts from the text itself."""
+    return {
+        **copy.deepcopy(spec),
+        "speculation": {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS},
+        "benchmark": _benchmark(request),
+    }
+
+
+def _benchmark(request: Request) -> Json:
+    return {
+        "mode": "OnReady",
+        "concurrency": list(CONCURRENCY),
+        "requests": request.prompts,
+        "outputTokens": request.output_tokens,
+        "maxErrorPercent": 0,
+    }
 
 
 def lookahead(request: Request, spec: Json) -> Json:

@@ -20,7 +20,7 @@ ALL_HEADS = {
     "Medusa": "FasterDecoding/medusa-vicuna-7b-v1.3",
     "ReDrafter": "pvc:redrafter/vicuna-7b",
 }
-ONE_GPU = ["baseline", "draft-target-shared", "logits", "lookahead"]
+ONE_GPU = ["baseline", "draft-target-shared", "logits", "lookahead", "ngram"]
 TWO_GPUS = ["draft-target-dedicated", "two-servers", "fast-logits"]
 HEADS_ENTRIES = ["heads-baseline", "eagle", "medusa", "redrafter"]
 
@@ -47,7 +47,7 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
             Gpus(H100, 1, 1),
             [*ONE_GPU, "heads-baseline", "medusa"],
         ),
-        (gpu(version="0.18.0"), Gpus(H100, 1, 1), ONE_GPU[:-1]),
+        (gpu(version="0.18.0"), Gpus(H100, 1, 1), [n for n in ONE_GPU if n != "lookahead"]),
         (cpu(), None, ONE_GPU),
     ],
     ids=str,
@@ -163,5 +163,5 @@ def test_pods_with_gpus_tolerate_the_usual_taint_and_dtypes_fit_the_checkpoints(
 
 
 def test_a_request_has_no_names_beyond_the_matrix() -> None:
-    assert len(set(NAMES)) == len(NAMES) == 11
+    assert len(set(NAMES)) == len(NAMES) == 12
     assert all(len(resources.resource_name(name)) <= 40 for name in NAMES)

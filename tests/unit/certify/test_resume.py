@@ -48,12 +48,12 @@ def test_interrupted_run_continues_with_the_resource_that_exists(
     result = certify()
     assert result.exit_code == 0, result.output
     # Nothing runs twice: neither finished entries, nor the resource of the open one.
-    assert api.created() == ["certify-lookahead"]
+    assert api.created() == ["certify-lookahead", "certify-ngram"]
     loaded = {name.rpartition("-throughput-")[0] for name in api.created(JOBS)}
-    assert loaded == {"certify-logits", "certify-lookahead"}
+    assert loaded == {"certify-logits", "certify-lookahead", "certify-ngram"}
     assert api.created(JOBS)[0].endswith(uid[:8])
     assert state(out, "baseline") == before
-    assert "4 of 4 passed" in result.stdout
+    assert "5 of 5 passed" in result.stdout
 
 
 def test_finished_run_only_writes_its_report_again(
@@ -66,7 +66,7 @@ def test_finished_run_only_writes_its_report_again(
     assert result.exit_code == 0
     assert api.created() == []
     assert (out / "index.html").is_file()
-    assert "1/4 baseline passed (earlier)" in result.stderr
+    assert "1/5 baseline passed (earlier)" in result.stderr
 
 
 def test_resource_left_by_a_finished_entry_is_deleted(
