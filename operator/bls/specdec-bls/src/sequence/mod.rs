@@ -106,7 +106,7 @@ impl Sequence {
             effects: Effects::default(),
             cancelled,
         };
-        step.effects.parts.extend(self.render());
+        step.effects.parts.extend(self.render_tokens());
         match event {
             Event::Started => self.continue_unless_cancelled(&mut step),
             Event::Completed { result, seconds } => self.completed(result, seconds, &mut step),
@@ -129,6 +129,10 @@ impl Sequence {
     /// step, so that the next engine call is sent before it. So is learning a prompt for lookups.
     pub fn render(&mut self) -> Option<Part> {
         self.learn();
+        self.render_tokens()
+    }
+
+    fn render_tokens(&mut self) -> Option<Part> {
         let chunk = self.unrendered.take()?;
         self.render_chunk(&chunk)
     }
