@@ -36,8 +36,7 @@ def resource(world: World) -> Iterator[str]:
     world.kubectl("apply", *PLACE, "-f", "-", given=json.dumps(body))
     ready(world)
     yield NAME
-    world.kubectl("delete", "specm", NAME, *PLACE, timeout=DEADLINE_SECONDS)
-    world.kubectl("delete", "namespace", NAMESPACE, timeout=DEADLINE_SECONDS)
+    world.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.fixture(scope="module")

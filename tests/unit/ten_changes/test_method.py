@@ -61,7 +61,7 @@ def test_new_method_touches_five_production_files(tmp_path: Path) -> None:
         "api/support.yaml",
         ('      Lookahead: "0.19.0"\n', '      Lookahead: "0.19.0"\n      Echo: "0.19.0"\n'),
         ("      Lookahead: NGram\n", "      Lookahead: NGram\n      Echo: NGram\n"),
-        ('"Lookahead": "0.19.0"}', '"Lookahead": "0.19.0", "Echo": "0.19.0"}'),
+        ('"Lookahead": "0.19.0", ', '"Lookahead": "0.19.0", "Echo": "0.19.0", '),
     )
     block = scratch.definition_block("lookahead")
     scratch.edit_definition(
