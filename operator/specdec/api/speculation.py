@@ -4,7 +4,9 @@ The modules of a method have the name `Method.key`. The one in `methods/` has th
 the one in `backends/methods/` its definition.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import get_args
 
 from specdec.api.methods.block import Block
 from specdec.api.methods.draft_target import DraftTarget
@@ -99,8 +101,8 @@ class Speculation(Value):
 
     @property
     def block(self) -> Block:
-        """The block of the method; a default one if the spec sets none."""
-        return self.blocks.get(self.method, Block())
+        """The block of the method; its defaults if the spec sets none."""
+        return self.blocks.get(self.method, _DEFAULTS.get(self.method, Block()))
 
     @property
     def heads(self) -> Source | None:
@@ -117,3 +119,14 @@ class Speculation(Value):
 # The fields of the methods' blocks. Each use of a resource's models reads them, so they are
 # computed once.
 _BLOCKS = {method: method.key for method in Method if method.key in Speculation.model_fields}
+
+
+def _defaults() -> Iterator[tuple[Method, Block]]:
+    """The blocks that a spec may leave out, without any field set."""
+    for method, key in _BLOCKS.items():
+        kind, _ = get_args(Speculation.model_fields[key].annotation)
+        if not any(field.is_required() for field in kind.model_fields.values()):
+            yield method, kind()
+
+
+_DEFAULTS = dict(_defaults())
