@@ -45,6 +45,7 @@ _GOALS = {
     ("ngram", CODE_EDIT): 1.5,
     ("ngram", RETRIEVAL): 1.5,
     ("ngram", CHAT): 0.97,
+    ("ngram_stream", CHAT): 0.97,
 }
 # Of the better one of the two, at least, where lookups and the draft model are used together.
 _MIXED_GOALS = {CODE_EDIT: 1.10}
@@ -120,6 +121,8 @@ def _compare(
                 did = _answered(server, chosen, tokenizer)
                 shares[name, kind].append(plain.seconds / did.seconds)
                 steps[name, kind].append(did.tokens / did.steps)
+            streamed = _answered(servers["ngram"], chosen, tokenizer, stream=True)
+            shares["ngram_stream", kind].append(plain.seconds / streamed.seconds)
     for (name, kind), values in shares.items():
         report.figure(
             f"drafting.{kind}_{name}_of_plain",
@@ -128,9 +131,8 @@ def _compare(
             goal=_GOALS.get((name, kind)),
             better="higher",
         )
-        report.figure(
-            f"drafting.{kind}_{name}_tokens_a_step", steps[name, kind], "tokens", better="higher"
-        )
+    for (name, kind), values in steps.items():
+        report.figure(f"drafting.{kind}_{name}_tokens_a_step", values, "tokens", better="higher")
     _mixed(report, shares)
 
 
@@ -178,7 +180,7 @@ def _reference(report: Report, folder: Path, runs: int) -> None:
     report.figure("drafting.reference_engine_ngram_of_plain", shares, "ratio", better="higher")
 
 
-def _answered(server: Server, chosen: list[Text], tokenizer: Tokenizer, **more: int) -> Answered:
+def _answered(server: Server, chosen: list[Text], tokenizer: Tokenizer, **more: float) -> Answered:
     """Let a client for each text ask for it.
 
     Raises:

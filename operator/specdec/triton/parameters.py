@@ -7,6 +7,9 @@ and the file lists every parameter.
 from specdec.triton import contract, options
 from specdec.triton.plan import ModelPlan, Parameters, PlanError, RepositoryPlan
 
+# Milliseconds between two searches for cancelled calls, where lookups cancel calls. The search is a
+# loop over the calls in flight. Without a value TensorRT-LLM searches every 100 ms.
+_CANCELLATION_MS = 10
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 
 
@@ -74,7 +77,7 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         ("gpu_weights_percent", ""),
         ("executor_worker_path", _WORKER),
         ("FORCE_CPU_ONLY_INPUT_TENSORS", "no"),
-        *_tuning_parameters(),
+        *_tuning_parameters(_cancellation_period(plan, is_target=is_target)),
     )
     if contract.at_least(plan.version, "0.19.0"):
         parameters += (
@@ -143,24 +146,30 @@ def _cache_parameters(engine: ModelPlan, plan: RepositoryPlan) -> Parameters:
     )
 
 
-def _tuning_parameters() -> Parameters:
-    return tuple(
-        (key, "")
-        for key in (
-            "multi_block_mode",
-            "enable_context_fmha_fp32_acc",
-            "cuda_graph_mode",
-            "cuda_graph_cache_size",
-            "cancellation_check_period_ms",
-            "stats_check_period_ms",
-            "iter_stats_max_iterations",
-            "request_stats_max_iterations",
-            "lora_cache_optimal_adapter_size",
-            "lora_cache_max_adapter_size",
-            "lora_cache_gpu_memory_fraction",
-            "lora_cache_host_memory_bytes",
-        )
+def _tuning_parameters(cancellation_period: str) -> Parameters:
+    keys = (
+        "multi_block_mode",
+        "enable_context_fmha_fp32_acc",
+        "cuda_graph_mode",
+        "cuda_graph_cache_size",
+        "cancellation_check_period_ms",
+        "stats_check_period_ms",
+        "iter_stats_max_iterations",
+        "request_stats_max_iterations",
+        "lora_cache_optimal_adapter_size",
+        "lora_cache_max_adapter_size",
+        "lora_cache_gpu_memory_fraction",
+        "lora_cache_host_memory_bytes",
     )
+    values = {"cancellation_check_period_ms": cancellation_period}
+    return tuple((key, values.get(key, "")) for key in keys)
+
+
+def _cancellation_period(plan: RepositoryPlan, *, is_target: bool) -> str:
+    # A lookup's match cancels the call that decodes without drafts. Until the engine has noticed,
+    # it decodes tokens that are not used.
+    cancels_often = is_target and plan.decoupled and plan.lookup_min_match > 0
+    return str(_CANCELLATION_MS) if cancels_often else ""
 
 
 def _max_seq_len(plan: RepositoryPlan) -> str:

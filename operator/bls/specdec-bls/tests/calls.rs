@@ -48,13 +48,33 @@ fn every_call_carries_the_common_inputs() {
 }
 
 #[test]
-fn target_only_stream_makes_calls_of_growing_length() {
+fn target_only_stream_is_one_streamed_call() {
     let endless = Task {
         min_tokens: 30,
         stream: true,
         ..task(30, 0)
     };
-    let outcome = Run::new(4, None).finish(endless.clone());
+    let outcome = Run::new(4, None).finish(endless);
+    let tokens: Vec<_> = outcome.parts.iter().map(|part| part.tokens).collect();
+    assert_eq!(tokens, [1; 30]);
+    let [call] = outcome.target.calls.as_slice() else {
+        panic!("{} calls", outcome.target.calls.len())
+    };
+    assert_eq!(integer(call, "request_output_len"), Some(30));
+    assert_eq!(integer(call, "min_length"), Some(30));
+    assert!(find(&call.inputs, "streaming").is_some());
+}
+
+#[test]
+fn stream_of_an_engine_that_cannot_stream_makes_calls_of_growing_length() {
+    let endless = Task {
+        min_tokens: 30,
+        stream: true,
+        ..task(30, 0)
+    };
+    let mut run = Run::new(4, None);
+    run.streams = false;
+    let outcome = run.finish(endless.clone());
     let tokens: Vec<_> = outcome.parts.iter().map(|part| part.tokens).collect();
     assert_eq!(tokens, [1, 2, 4, 8, 8, 7]);
     let requested = outcome.target.calls.iter();
@@ -74,7 +94,9 @@ fn target_only_stream_makes_calls_of_growing_length() {
             ..endless.clone()
         };
         // With an input that covers the whole answer, one call has to decode all of it.
-        let outcome = Run::new(4, None).finish(task);
+        let mut run = Run::new(4, None);
+        run.streams = false;
+        let outcome = run.finish(task);
         assert_eq!((outcome.parts.len(), outcome.target.calls.len()), (1, 1));
         assert_eq!(outcome.parts[0].tokens, 30);
     }

@@ -6,7 +6,7 @@ use support::engine::{Engine, integer, integers, next};
 use support::numbers::Numbers;
 use support::{END, Letters, Run, task};
 use triton::Tensor;
-use triton_specdec::engine::{Call, Role};
+use triton_specdec::engine::{Call, Role, find};
 use triton_specdec::request::task::Task;
 use triton_specdec::tokenizer::Tokenizer;
 
@@ -56,6 +56,16 @@ fn lengths(calls: &[Call]) -> Vec<i64> {
     calls.iter().filter_map(length).collect()
 }
 
+/// After the prompt 5 6 7, positions 9 and 10 are 5 and 6 again, and 7 follows.
+fn with_match(ids: &[i32], _: bool) -> i32 {
+    match ids.len() {
+        9 => 5,
+        10 => 6,
+        11 => 7,
+        length => length as i32 + 20,
+    }
+}
+
 #[test]
 fn greedy_answers_equal_those_of_the_target_alone() {
     let (mut accepted, mut rejected, mut of_model) = (0, 0, 0);
@@ -71,6 +81,7 @@ fn greedy_answers_equal_those_of_the_target_alone() {
         let mut run = Run::new(0, None);
         run.target = target(seed.into());
         run.min_match = Some(numbers.between(1, 3));
+        run.streams = numbers.between(0, 2) > 0;
         if numbers.between(0, 2) == 0 {
             run.draft = Some(Engine::draft(seed.into()));
         }
@@ -93,8 +104,9 @@ fn greedy_answers_equal_those_of_the_target_alone() {
 }
 
 #[test]
-fn text_without_repetitions_is_decoded_in_pieces() {
+fn text_without_repetitions_is_decoded_in_pieces_by_an_engine_that_cannot_stream() {
     let mut run = Run::new(0, None);
+    run.streams = false;
     let count_up = |ids: &[i32], _| ids[ids.len() - 1] + 1;
     run.target = Engine::new(Role::Target, END, Box::new(count_up));
     run.min_match = Some(1);
@@ -104,16 +116,36 @@ fn text_without_repetitions_is_decoded_in_pieces() {
 }
 
 #[test]
-fn stream_without_repetitions_has_short_pieces() {
+fn text_without_repetitions_is_one_streamed_call() {
+    for stream in [false, true] {
+        let mut run = Run::new(0, None);
+        let count_up = |ids: &[i32], _| ids[ids.len() - 1] + 1;
+        run.target = Engine::new(Role::Target, END, Box::new(count_up));
+        run.min_match = Some(1);
+        let task = Task {
+            stream,
+            ..lookup_task(30, 4)
+        };
+        let outcome = run.finish(task);
+        let calls = &outcome.target.calls;
+        assert_eq!(lengths(calls), [30]);
+        assert!(find(&calls[0].inputs, "streaming").is_some());
+        assert_eq!(outcome.parts.len(), if stream { 30 } else { 1 });
+    }
+}
+
+#[test]
+fn answer_with_log_probabilities_is_decoded_in_pieces() {
     let mut run = Run::new(0, None);
     let count_up = |ids: &[i32], _| ids[ids.len() - 1] + 1;
     run.target = Engine::new(Role::Target, END, Box::new(count_up));
     run.min_match = Some(1);
-    let stream = Task {
+    let task = Task {
+        log_probs: true,
         stream: true,
         ..lookup_task(30, 4)
     };
-    let outcome = run.finish(stream);
+    let outcome = run.finish(task);
     assert_eq!(lengths(&outcome.target.calls), [1, 2, 4, 8, 8, 7]);
 }
 
@@ -131,16 +163,24 @@ fn statistics_of_the_target_leave_lookups_on() {
 }
 
 #[test]
+fn match_ends_a_streamed_call_at_once() {
+    let mut run = Run::new(0, None);
+    run.target = Engine::new(Role::Target, END, Box::new(with_match));
+    run.min_match = Some(2);
+    let outcome = run.finish(lookup_task(20, 4));
+    let calls = &outcome.target.calls;
+    // Of the first call, positions 3 to 10 were used.
+    assert_eq!(lengths(calls), [20, 5, 10]);
+    assert_eq!(integers(&calls[1], "input_ids").len(), 11);
+    assert_eq!(integers(&calls[1], "draft_input_ids")[0], 7);
+    assert_eq!(outcome.counts.accepted, 1);
+}
+
+#[test]
 fn match_ends_a_run_at_the_next_piece_and_the_next_run_begins_short() {
     let mut run = Run::new(0, None);
-    // The prompt is 5 6 7. The first piece, positions 3 to 10, ends with 5 6, and 7 follows.
-    let language = |ids: &[i32], _| match ids.len() {
-        9 => 5,
-        10 => 6,
-        11 => 7,
-        length => length as i32 + 20,
-    };
-    run.target = Engine::new(Role::Target, END, Box::new(language));
+    run.streams = false;
+    run.target = Engine::new(Role::Target, END, Box::new(with_match));
     run.min_match = Some(2);
     let outcome = run.finish(lookup_task(20, 4));
     let drafts: Vec<Vec<i32>> = outcome
@@ -167,7 +207,7 @@ fn first_call_does_not_wait_for_the_prompt_to_be_learned() {
     let outcome = run.finish(repeated);
     let calls = &outcome.target.calls;
     assert!(integers(&calls[0], "draft_input_ids").is_empty());
-    assert_eq!(integers(&calls[1], "draft_input_ids"), [1, 2, 3, 4]);
+    assert_eq!(integers(&calls[1], "draft_input_ids"), [2, 3, 4, 1]);
     assert_eq!(outcome.lookup.accepted, outcome.lookup.drafted);
 }
 

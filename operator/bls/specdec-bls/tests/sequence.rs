@@ -157,8 +157,8 @@ fn full_queue_of_the_target_advises_to_send_again_later() {
 }
 
 #[test]
-fn cancellation_takes_effect_after_the_round() {
-    for draft_tokens in [0, 1] {
+fn cancellation_takes_effect_after_the_round_or_the_next_token() {
+    for (draft_tokens, results) in [(0, 1), (1, 2)] {
         let task = Task {
             end_id: -1,
             min_tokens: 40,
@@ -170,9 +170,9 @@ fn cancellation_takes_effect_after_the_round() {
         let outcome = run.finish(task);
         assert_eq!(
             (outcome.end, outcome.target.calls.len()),
-            (End::Cancelled, 2)
+            (End::Cancelled, results)
         );
-        assert_eq!(outcome.parts.len(), 2);
+        assert_eq!(outcome.parts.len(), results);
     }
 }
 

@@ -4,27 +4,40 @@
 //! batching, or each row runs at a speed of its own. Unlike the Reference backend, it needs next to
 //! no processor time, so that a measurement shows the time of the BLS.
 //!
+//! At most `max_batch_size` rows share a step; the others wait for a place. As in TensorRT-LLM, a row
+//! keeps its place after its call was cancelled, until the engine checks for cancelled calls.
+//!
 //! Parameters of a model: `step_latency_ms` or `draft_step_latency_ms`, the time of a step,
-//! `simulated_steps`, `Shared` or `Own`, and the two of [`Language::of`].
+//! `simulated_steps`, `Shared` or `Own`, `cancellation_check_period_ms`, and the two of
+//! [`Language::of`].
 #![allow(non_snake_case)]
 
 mod language;
+mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use self::language::Language;
+use self::rows::{Answer, Row, rows};
 use serde_json::Value;
-use triton::{Backend, Code, Error, Level, Model, Request, Tensor, log};
+use triton::{Backend, Code, Error, Model, Request};
 
 triton::export_backend!(Engine);
+
+/// The default of TensorRT-LLM's backend.
+const CANCELLATION_PERIOD: Duration = Duration::from_millis(100);
 
 /// An engine: its calls that have not begun, and its threads.
 struct Engine {
     step: Duration,
+    /// Most rows of a step that they share.
+    max_rows: usize,
+    /// Time between two searches for cancelled calls.
+    cancellation_period: Duration,
     language: Language,
     arrivals: Mutex<Arrivals>,
     changed: Condvar,
@@ -37,20 +50,6 @@ struct Arrivals {
     closed: bool,
 }
 
-/// A call, which all of its rows share.
-struct Call {
-    request: Mutex<Option<Request>>,
-    pending: Mutex<usize>,
-}
-
-/// A row of a call in flight.
-struct Row {
-    call: Arc<Call>,
-    /// Steps that are left.
-    steps: u32,
-    outputs: Vec<Tensor>,
-}
-
 impl Backend for Engine {
     const NAME: &'static str = "simulated_engine";
 
@@ -58,14 +57,19 @@ impl Backend for Engine {
         let config: Value = serde_json::from_str(&model.config()?)
             .map_err(|error| Error::new(Code::InvalidArg, error.to_string()))?;
         let text = |key| config.pointer(&format!("/parameters/{key}/string_value"));
-        let latency = text("step_latency_ms").or(text("draft_step_latency_ms"));
-        let latency = latency
-            .and_then(Value::as_str)
-            .and_then(|it| it.parse().ok());
-        let milliseconds: f64 = latency.unwrap_or(0.0);
+        let milliseconds = |key| {
+            let value = text(key).and_then(Value::as_str);
+            let value = value.and_then(|it| it.parse::<f64>().ok());
+            value.map(|it| Duration::from_secs_f64(it / 1000.0))
+        };
+        let latency = milliseconds("step_latency_ms").or(milliseconds("draft_step_latency_ms"));
+        let max_rows = config["max_batch_size"].as_u64().unwrap_or(0).max(1);
         let shared = text("simulated_steps").and_then(Value::as_str) != Some("Own");
         let engine = Arc::new(Self {
-            step: Duration::from_secs_f64(milliseconds / 1000.0),
+            step: latency.unwrap_or_default(),
+            max_rows: max_rows as usize,
+            cancellation_period: milliseconds("cancellation_check_period_ms")
+                .unwrap_or(CANCELLATION_PERIOD),
             language: Language::of(&config)?,
             arrivals: Mutex::default(),
             changed: Condvar::new(),
@@ -108,27 +112,37 @@ impl Backend for Engine {
 
 impl Engine {
     /// Run steps that all rows in flight share. A step begins with the rows that have arrived.
-    fn run_shared(&self, finished: &Sender<Row>) {
+    fn run_shared(&self, answers: &Sender<Answer>) {
+        let mut waiting: VecDeque<Row> = VecDeque::new();
         let mut running: Vec<Row> = Vec::new();
         let mut end = Instant::now();
+        let mut searched = end;
         loop {
-            if running.is_empty() {
+            if running.is_empty() && waiting.is_empty() {
                 let Some(arrived) = self.first_arrival() else {
                     return;
                 };
                 end = end.max(arrived);
             }
             let arrived = std::mem::take(&mut lock(&self.arrivals).calls);
-            running.extend(
+            waiting.extend(
                 arrived
                     .into_iter()
                     .flat_map(|(_, request)| rows(request, &self.language)),
             );
+            let room = self.max_rows.saturating_sub(running.len());
+            running.extend(waiting.drain(..room.min(waiting.len())));
             end += self.step;
             sleep_until(end);
-            running.iter_mut().for_each(|row| row.steps -= 1);
-            for row in running.extract_if(.., |row| row.steps == 0) {
-                drop(finished.send(row));
+            for answer in running.iter_mut().filter_map(Row::step) {
+                drop(answers.send(answer));
+            }
+            running.retain(|row| row.steps > 0);
+            if end - searched >= self.cancellation_period {
+                searched = end;
+                for row in running.extract_if(.., |row| row.is_cancelled()) {
+                    drop(answers.send(row.end()));
+                }
             }
         }
     }
@@ -143,15 +157,31 @@ impl Engine {
     }
 
     /// Run each row at a speed of its own: a step takes half to twice the usual time.
-    fn run_own(&self, finished: &Sender<Row>) {
-        // Rows by the time of their result, and by a number.
-        let mut running: BTreeMap<(Instant, u64), Row> = BTreeMap::new();
+    fn run_own(&self, answers: &Sender<Answer>) {
+        // Rows, with the time of their steps, by the time of their next response and by a number.
+        let mut running: BTreeMap<(Instant, u64), (Row, Duration)> = BTreeMap::new();
         let (mut number, mut numbers) = (0, Numbers(1));
+        let mut searched = Instant::now();
         loop {
             while let Some(next) = running.first_entry()
                 && next.key().0 <= Instant::now()
             {
-                drop(finished.send(next.remove()));
+                let ((due, number), (mut row, step)) = next.remove_entry();
+                let answer = std::iter::repeat_with(|| row.step()).find_map(|answer| answer);
+                drop(answer.map(|answer| answers.send(answer)));
+                if row.steps > 0 {
+                    running.insert((due + step, number), (row, step));
+                }
+            }
+            if searched.elapsed() >= self.cancellation_period {
+                searched = Instant::now();
+                running.retain(|_, (row, _)| {
+                    let cancelled = row.is_cancelled();
+                    if cancelled {
+                        drop(answers.send(row.end()));
+                    }
+                    !cancelled
+                });
             }
             let next = running.first_key_value().map(|(key, _)| key.0);
             let mut arrivals = self.wait(lock(&self.arrivals), next);
@@ -160,10 +190,10 @@ impl Engine {
             }
             for (arrived, request) in std::mem::take(&mut arrivals.calls) {
                 for row in rows(request, &self.language) {
-                    let factor = 0.5 + 1.5 * numbers.next();
-                    let seconds = self.step.mul_f64(f64::from(row.steps) * factor);
+                    let step = self.step.mul_f64(0.5 + 1.5 * numbers.next());
+                    let responds_after = if row.is_streamed() { 1 } else { row.steps };
                     number += 1;
-                    running.insert((arrived + seconds, number), row);
+                    running.insert((arrived + step * responds_after, number), (row, step));
                 }
             }
         }
@@ -188,75 +218,8 @@ impl Engine {
     }
 }
 
-impl Row {
-    fn send(self) {
-        let mut pending = lock(&self.call.pending);
-        *pending -= 1;
-        let request = lock(&self.call.request);
-        let sent = request
-            .as_ref()
-            .map(|it| it.send(&self.outputs, *pending == 0));
-        if let Some(Err(error)) = sent {
-            log(Level::Error, &error.message);
-        }
-        drop(request);
-        if *pending == 0
-            && let Some(request) = lock(&self.call.request).take()
-        {
-            request.release(true);
-        }
-    }
-}
-
-fn send_all(finished: &Receiver<Row>) {
-    finished.iter().for_each(Row::send);
-}
-
-/// The rows of a request, with the outputs that they will have.
-fn rows(request: Request, language: &Language) -> Vec<Row> {
-    let tensors = request.tensors().unwrap_or_default();
-    let input = |name: &str| tensors.iter().find(|tensor| tensor.name == name);
-    let Some(ids) = input("input_ids") else {
-        return Vec::new();
-    };
-    let count = ids.shape.first().copied().unwrap_or(0).max(0) as usize;
-    let call = Arc::new(Call {
-        request: Mutex::new(None),
-        pending: Mutex::new(count),
-    });
-    let value = |name: &str, row: usize| {
-        let values = input(name).map(Tensor::integers).unwrap_or_default();
-        values.get(row).copied().unwrap_or(0).max(0) as usize
-    };
-    let of_row = |tensor: &Tensor, row: usize| {
-        let values = tensor.integers();
-        let width = values.len() / count;
-        values[row * width..(row + 1) * width].to_vec()
-    };
-    let rows = (0..count).map(|row| {
-        let mut whole = of_row(ids, row);
-        whole.truncate(value("input_lengths", row));
-        let drafts = input("draft_input_ids").map(|tensor| of_row(tensor, row));
-        let new = value("request_output_len", row);
-        let proposes = input("min_length").is_some() || input("min_tokens").is_some();
-        let steps = drafts.as_ref().map_or(new, |_| 1).max(1) as u32;
-        language.extend(&mut whole, drafts.as_deref(), new, proposes);
-        let length = whole.len() as i32;
-        let whole: Vec<i32> = whole.into_iter().map(|token| token as i32).collect();
-        let outputs = vec![
-            Tensor::int32("output_ids", &[1, 1, whole.len() as i64], &whole),
-            Tensor::scalar("sequence_length", length),
-            Tensor::scalar("batch_index", row as i32),
-        ];
-        Row {
-            call: Arc::clone(&call),
-            steps,
-            outputs,
-        }
-    });
-    let rows = rows.collect();
-    *lock(&call.request) = Some(request);
-    rows
+fn send_all(answers: &Receiver<Answer>) {
+    answers.iter().for_each(Answer::send);
 }
 
 /// Pseudorandom numbers from 0 to 1.

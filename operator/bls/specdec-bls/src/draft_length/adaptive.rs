@@ -164,6 +164,12 @@ impl DraftLength for AdaptiveSequence {
         }
     }
 
+    fn stream_restarted(&mut self, seconds: f64) {
+        if let Some(policy) = &self.policy {
+            locked(policy).costs().stream_restarted(seconds);
+        }
+    }
+
     fn choose_lookup(&mut self, classes: &[usize], alternative: Alternative) -> usize {
         let Some(policy) = &self.policy else { return 0 };
         let mut shared = locked(policy);
@@ -173,9 +179,13 @@ impl DraftLength for AdaptiveSequence {
         let most = shared.most;
         let costs = shared.costs();
         let worth = survivals.get(..most).unwrap_or(&survivals);
-        let (length, speed) = lookup::fastest(worth, costs);
+        let restart = match alternative {
+            Alternative::Stream => costs.restart.value,
+            _ => 0.0,
+        };
+        let (length, speed) = lookup::fastest(worth, costs, restart);
         let slower = match alternative {
-            Alternative::TargetOnly => false,
+            Alternative::TargetOnly | Alternative::Stream => false,
             Alternative::DraftModel => {
                 costs.verify.count > 0 && speed < costs.speed(self.chosen, acceptance)
             }

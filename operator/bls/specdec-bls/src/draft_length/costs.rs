@@ -19,6 +19,8 @@ pub(super) struct Costs {
     pub draft: Curve,
     pub verify: Curve,
     pub target_only: Mean,
+    /// What the first token of a streamed call takes longer than the others.
+    pub restart: Mean,
     /// Choices of a length since the last probe.
     pub rounds_since_probe: usize,
 }
@@ -29,6 +31,7 @@ impl Default for Costs {
             draft: Curve::through_zero(),
             verify: Curve::default(),
             target_only: Mean::default(),
+            restart: Mean::default(),
             rounds_since_probe: 0,
         }
     }
@@ -48,6 +51,14 @@ impl Costs {
             (1.0, self.verify.at(0))
         };
         if seconds > 0.0 { tokens / seconds } else { 0.0 }
+    }
+
+    /// Add the time that the first token of a streamed call took.
+    pub fn stream_restarted(&mut self, seconds: f64) {
+        if self.target_only.count > 0 {
+            self.restart
+                .add((seconds - self.target_only.value).max(0.0));
+        }
     }
 
     /// Whether a target-only run should be measured (again).

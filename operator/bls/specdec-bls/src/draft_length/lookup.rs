@@ -55,8 +55,8 @@ impl ByClass {
 }
 
 /// The number of candidate tokens with the most tokens a second, and that speed. 0 if the target
-/// alone is faster.
-pub(super) fn fastest(survivals: &[f64], costs: &Costs) -> (usize, f64) {
+/// alone is faster. The round costs `restart` seconds besides its verification.
+pub(super) fn fastest(survivals: &[f64], costs: &Costs, restart: f64) -> (usize, f64) {
     let mut best = (0, costs.speed(0, 0.0));
     let mut expected = 1.0;
     for (index, survival) in survivals.iter().enumerate() {
@@ -66,7 +66,7 @@ pub(super) fn fastest(survivals: &[f64], costs: &Costs) -> (usize, f64) {
             // Nothing was measured: the first round measures it.
             return (survivals.len(), 0.0);
         }
-        let speed = expected / seconds;
+        let speed = expected / (seconds + restart);
         if speed > best.1 {
             best = (index + 1, speed);
         }

@@ -40,6 +40,8 @@ pub struct Choice {
 pub enum Alternative {
     /// The target decodes alone.
     TargetOnly,
+    /// The target goes on with a streamed call. If that is cancelled, the next one has to start.
+    Stream,
     /// The draft model proposes tokens.
     DraftModel,
 }
@@ -60,6 +62,8 @@ pub trait DraftLength: Send {
     );
     /// A target-only run has ended.
     fn target_only_completed(&mut self, tokens: usize, seconds: f64);
+    /// A streamed call that continues an answer has sent its first tokens after this time.
+    fn stream_restarted(&mut self, seconds: f64);
     /// Choose how many tokens of a lookup's candidate to verify, by their classes; 0 for none.
     fn choose_lookup(&mut self, classes: &[usize], alternative: Alternative) -> usize;
     /// The verification of candidate tokens of these classes has ended.
@@ -84,6 +88,7 @@ impl DraftLength for FixedLength {
     }
     fn round_completed(&mut self, _: usize, _: usize, _: f64, _: f64) {}
     fn target_only_completed(&mut self, _: usize, _: f64) {}
+    fn stream_restarted(&mut self, _: f64) {}
     fn choose_lookup(&mut self, classes: &[usize], _: Alternative) -> usize {
         classes.len().min(self.0)
     }

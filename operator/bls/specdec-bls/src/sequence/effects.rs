@@ -18,6 +18,12 @@ pub enum Event {
         result: EngineResult,
         seconds: f64,
     },
+    /// The streamed call of this number has decoded more tokens, has ended, or has failed.
+    Streamed {
+        number: u64,
+        result: EngineResult,
+        is_final: bool,
+    },
     /// Time has passed: the sequence checks its timeout.
     Tick,
 }
@@ -25,8 +31,11 @@ pub enum Event {
 /// What the owner of a sequence does after an event, in this order.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Make this call, and report its result as [`Event::Completed`].
+    /// Make this call, and report its result as [`Event::Completed`], or its results as
+    /// [`Event::Streamed`] if it is a streamed one.
     pub call: Option<Call>,
+    /// Cancel the streamed call in flight before another call is made.
+    pub cancels_stream: bool,
     /// Make this draft call beside it, or report [`Sequence::reject_pipelined`] if too many of
     /// them are in flight.
     ///

@@ -12,11 +12,11 @@ impl Sequence {
         let Some(proposal) = self.looked_up() else {
             return false;
         };
-        let run = &mut self.target_only;
-        if run.left > 0 && run.cut() {
-            let policy = &mut self.resources.draft_length;
-            policy.target_only_completed(run.tokens, run.seconds());
+        if self.target_only.left > 0 {
+            self.report_target_only();
+            self.target_only.left = 0;
         }
+        self.cancel_stream(step);
         self.pipelined = None;
         self.draft_length = proposal.tokens.len();
         self.verify(proposal, 0.0, step);
@@ -50,6 +50,7 @@ impl Sequence {
         self.learn();
         let alternative = match self.resources.has_draft {
             true => Alternative::DraftModel,
+            false if self.is_streaming() => Alternative::Stream,
             false => Alternative::TargetOnly,
         };
         let lookup = self.resources.lookup.as_ref()?;

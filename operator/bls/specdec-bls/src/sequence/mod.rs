@@ -19,6 +19,8 @@ pub mod rendering;
 mod rounds;
 pub mod statistics;
 pub mod stop_words;
+mod target_only;
+mod target_only_calls;
 pub mod tokens;
 
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub struct Resources {
     pub has_draft: bool,
     /// The draft may propose while the target verifies.
     pub pipelined: bool,
+    /// The target can send each token as it decodes it.
+    pub streams: bool,
     /// The search for earlier occurrences of the last tokens, whose continuations are drafts.
     pub lookup: Option<Lookup>,
 }
@@ -62,6 +66,8 @@ pub struct Sequence {
     pipelined: Option<PipelinedDraft>,
     /// Number of the last pipelined draft call.
     last_pipelined: u64,
+    /// Number of the last streamed call.
+    last_stream: u64,
     /// The draft length that the policy chose for this round. Near the end of the answer, the
     /// proposal is shorter.
     draft_length: usize,
@@ -93,6 +99,7 @@ impl Sequence {
             target_only: TargetOnlyRun::default(),
             pipelined: None,
             last_pipelined: 0,
+            last_stream: 0,
             draft_length: 0,
             unrendered: None,
         }
@@ -115,6 +122,11 @@ impl Sequence {
                 result,
                 seconds,
             } => self.pipelined_completed(number, result, seconds, &mut step),
+            Event::Streamed {
+                number,
+                result,
+                is_final,
+            } => self.streamed(number, result, is_final, &mut step),
             Event::Tick => self.tick(&mut step),
         }
         step.effects
@@ -182,7 +194,7 @@ impl Sequence {
     }
 
     fn next_call(&mut self, step: &mut Step) {
-        if self.begin_lookup_round(step) {
+        if self.begin_lookup_round(step) || self.is_streaming() {
             return;
         }
         if self.target_only.left > 0 {
@@ -204,23 +216,6 @@ impl Sequence {
             let length = self.tokens.proposal_length(choice.length);
             self.begin_round(length, step);
         }
-    }
-
-    fn decode_target_only(&mut self, step: &mut Step) {
-        self.pipelined = None;
-        let length = self.tokens.target_only_length(self.target_only.left);
-        self.phase = Phase::TargetOnly { length };
-        step.call(self.tokens.target_only_call(length));
-    }
-
-    fn target_only_completed(&mut self, chunk: Chunk, step: &mut Step) {
-        let run = &mut self.target_only;
-        run.add(&chunk);
-        if run.left == 0 && !step.cancelled {
-            let policy = &mut self.resources.draft_length;
-            policy.target_only_completed(run.tokens, run.seconds());
-        }
-        self.continue_after(chunk, step);
     }
 
     /// Report the new tokens of a call, and make the next call or end.
@@ -267,6 +262,7 @@ impl Sequence {
     }
 
     fn close(&mut self, end: End, step: &mut Step) {
+        self.cancel_stream(step);
         self.phase = Phase::Idle;
         self.pipelined = None;
         self.resources.draft_length.close();

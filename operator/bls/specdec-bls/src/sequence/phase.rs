@@ -20,9 +20,11 @@ pub enum Phase {
     },
     /// Tokens of the target without a draft.
     TargetOnly { length: usize },
+    /// The next token of the streamed call of this number.
+    Streaming { number: u64 },
 }
 
-/// A run of tokens without a draft, which may take several calls.
+/// A run of tokens without a draft, which may take several calls or be streamed.
 #[derive(Default)]
 pub struct TargetOnlyRun {
     /// Tokens still to be decoded.
@@ -30,6 +32,8 @@ pub struct TargetOnlyRun {
     /// Tokens decoded.
     pub tokens: usize,
     started: Option<Instant>,
+    /// When the first tokens arrived, and how many they were.
+    first: Option<(Instant, usize)>,
 }
 
 impl TargetOnlyRun {
@@ -42,30 +46,37 @@ impl TargetOnlyRun {
         };
         Self {
             left,
-            tokens: 0,
             started: Some(Instant::now()),
+            ..Self::default()
         }
     }
 
     /// Count the tokens of a call.
     pub fn add(&mut self, chunk: &Chunk) {
         self.tokens += chunk.tokens.len();
+        self.first.get_or_insert((Instant::now(), self.tokens));
         self.left = match chunk.finished {
             true => 0,
             false => self.left.saturating_sub(chunk.tokens.len()),
         };
     }
 
-    /// End the run before all of its tokens are decoded; false if none has been decoded.
-    pub fn cut(&mut self) -> bool {
-        self.left = 0;
-        self.tokens > 0
-    }
-
     /// Seconds since the run started.
     pub fn seconds(&self) -> f64 {
         self.started
             .map_or(0.0, |started| started.elapsed().as_secs_f64())
+    }
+
+    /// Seconds until the first tokens arrived, if no others have arrived since.
+    pub fn seconds_to_first(&self) -> Option<f64> {
+        let (at, _) = self.first.filter(|(_, count)| *count == self.tokens)?;
+        Some((at - self.started?).as_secs_f64())
+    }
+
+    /// The tokens after the first ones, and their seconds; None if there are none yet.
+    pub fn after_first(&self) -> Option<(usize, f64)> {
+        let (at, count) = self.first.filter(|(_, count)| *count < self.tokens)?;
+        Some((self.tokens - count, at.elapsed().as_secs_f64()))
     }
 }
 

@@ -17,14 +17,7 @@ use crate::engine::{Call, Role, find, new_tokens, token_log_probs};
 use crate::error::Error;
 use crate::request::task::Task;
 
-/// Most tokens of one call in a target-only stream.
-const MOST_STREAM_TOKENS: usize = 8;
-/// Tokens of the first call of an answer, and most tokens of a call, in a target-only run that a
-/// lookup may cut short. A call that arrives while the engine computes for others waits for the
-/// next step, so text without repetitions is decoded in few calls.
-const FIRST_PIECE_TOKENS: usize = 8;
-const MOST_PIECE_TOKENS: usize = 64;
-const TARGET: &str = "tensorrt_llm";
+pub(super) const TARGET: &str = "tensorrt_llm";
 pub(super) const DRAFT: &str = "tensorrt_llm_draft";
 
 /// The prompt and the generated tokens of one task.
@@ -33,9 +26,9 @@ pub struct Tokens {
     /// Prompt and generated tokens.
     pub(super) ids: Vec<i32>,
     /// Tokens to request in the next call of a target-only run that is decoded in pieces.
-    piece_tokens: usize,
+    pub(super) piece_tokens: usize,
     /// Decode target-only runs in pieces, although the answer is not streamed.
-    in_pieces: bool,
+    pub(super) in_pieces: bool,
     stop_words: StopTokens,
 }
 
@@ -47,14 +40,6 @@ impl Tokens {
             piece_tokens: 1,
             stop_words: StopTokens::new(&task.stop_words, &task.prompt),
             task,
-        }
-    }
-
-    /// Decode target-only runs in several calls, so that lookups can cut them short.
-    pub fn decode_in_pieces(&mut self) {
-        self.in_pieces = true;
-        if !self.task.stream {
-            self.piece_tokens = FIRST_PIECE_TOKENS;
         }
     }
 
@@ -103,6 +88,7 @@ impl Tokens {
             batchable: true,
             draft_tokens: length,
             may_shorten: !self.task.is_sampled(),
+            stream: None,
         }
     }
 
@@ -139,6 +125,7 @@ impl Tokens {
             batchable: true,
             draft_tokens: length,
             may_shorten: false,
+            stream: None,
         };
         Some((call, length))
     }
@@ -187,6 +174,7 @@ impl Tokens {
             batchable: true,
             draft_tokens,
             may_shorten: false,
+            stream: None,
         }
     }
 
@@ -214,81 +202,27 @@ impl Tokens {
         })
     }
 
-    /// How many tokens the next call of a target-only run requests. The run still has to decode
-    /// `left` tokens.
-    ///
-    /// A stream takes several calls, which request 1, 2, 4 and then `MOST_STREAM_TOKENS` tokens.
-    /// The first token therefore arrives early, and later calls cost less time per token. A run
-    /// that a lookup may cut short takes several calls as well, up to `MOST_PIECE_TOKENS` each.
-    pub fn target_only_length(&mut self, left: usize) -> usize {
-        let (growth, most) = match (self.task.stream, self.in_pieces) {
-            (true, true) => (2, MOST_STREAM_TOKENS),
-            (true, false) if !self.task.needs_one_call() => (2, MOST_STREAM_TOKENS),
-            (false, true) => (3, MOST_PIECE_TOKENS),
-            _ => return left,
-        };
-        let length = self.piece_tokens.min(left);
-        self.piece_tokens = (growth * self.piece_tokens).min(most);
-        length
-    }
-
-    /// Begin the next target-only run with a short piece: after a round that accepted tokens, the
-    /// text often matches again soon.
-    pub fn shorten_pieces(&mut self) {
-        if self.in_pieces {
-            self.piece_tokens = 1;
-        }
-    }
-
-    /// The call in which the target alone decodes `length` tokens.
-    pub fn target_only_call(&self, length: usize) -> Call {
-        let minimum = self.remaining_minimum().min(length);
-        let mut inputs = self.task.inputs(&self.ids, length, minimum, false);
-        let mut outputs = token_outputs();
-        self.request_additional(&mut inputs, &mut outputs);
-        self.request_log_probs(&mut inputs, &mut outputs);
-        Call {
-            role: Role::Target,
-            inputs,
-            outputs,
-            batchable: false,
-            draft_tokens: 0,
-            may_shorten: false,
-        }
-    }
-
-    /// Append the tokens that a target-only call returned.
-    ///
-    /// # Errors
-    /// The target returned no tokens that can be used.
-    pub fn decoded(&mut self, length: usize, outputs: &[Tensor]) -> Result<Chunk, Error> {
-        let new = new_tokens(outputs, self.ids.len(), TARGET)?;
-        let (kept, ended) = self.append(new);
-        Ok(Chunk {
-            log_probs: token_log_probs(outputs, kept.len()),
-            drafted: total(outputs, "total_draft_tokens"),
-            accepted: total(outputs, "total_accepted_draft_tokens"),
-            // The target returns fewer tokens than requested only at the end.
-            finished: ended || kept.len() < length || self.remaining() == 0,
-            outputs: self.additional(outputs),
-            tokens: kept,
-            ..Chunk::default()
-        })
-    }
-
-    fn request_additional(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+    pub(super) fn request_additional(
+        &self,
+        inputs: &mut Vec<Tensor>,
+        outputs: &mut Vec<Cow<'static, str>>,
+    ) {
         inputs.extend(self.task.target_only_inputs.iter().cloned());
         let names = self.task.target_only_outputs.iter().cloned();
         outputs.extend(names.map(Cow::Owned));
     }
 
-    fn additional(&self, outputs: &[Tensor]) -> Vec<Tensor> {
+    pub(super) fn additional(&self, outputs: &[Tensor]) -> Vec<Tensor> {
         let names = self.task.target_only_outputs.iter();
         let tensors = names.filter_map(|name| find(outputs, name));
         tensors.cloned().collect()
     }
 
-    fn request_log_probs(&self, inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+    pub(super) fn request_log_probs(
+        &self,
+        inputs: &mut Vec<Tensor>,
+        outputs: &mut Vec<Cow<'static, str>>,
+    ) {
         if self.task.log_probs {
             inputs.push(Tensor::flag("return_log_probs"));
             outputs.extend(["output_log_probs".into(), "cum_log_probs".into()]);
@@ -316,7 +250,7 @@ impl Tokens {
     }
 
     /// Append tokens up to the end of the answer; the tokens appended, and whether it ended.
-    fn append(&mut self, mut new: Vec<i32>) -> (Vec<i32>, bool) {
+    pub(super) fn append(&mut self, mut new: Vec<i32>) -> (Vec<i32>, bool) {
         new.truncate(self.remaining());
         for (index, token) in new.iter().enumerate() {
             self.ids.push(*token);
@@ -329,7 +263,7 @@ impl Tokens {
     }
 }
 
-fn token_outputs() -> Vec<Cow<'static, str>> {
+pub(super) fn token_outputs() -> Vec<Cow<'static, str>> {
     vec!["output_ids".into(), "sequence_length".into()]
 }
 
@@ -339,10 +273,4 @@ fn common_prefix(first: &[i32], second: &[i32]) -> usize {
         .zip(second)
         .take_while(|(left, right)| left == right)
         .count()
-}
-
-/// A count that an engine returns if it does its own drafting; 0 if it returned none.
-fn total(outputs: &[Tensor], name: &str) -> usize {
-    let value = find(outputs, name).and_then(|output| output.integers().first().copied());
-    usize::try_from(value.unwrap_or(0)).unwrap_or(0)
 }

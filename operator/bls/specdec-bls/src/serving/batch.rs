@@ -12,6 +12,7 @@ use crate::batching::Batchable;
 use crate::batching::merge::{can_merge, merged, shorten, single};
 use crate::engine::{Call, Role};
 use crate::lock::locked;
+use crate::sequence::Event;
 
 /// One sequence's call, which is sent alone or as a row of a batch.
 pub struct Row {
@@ -39,7 +40,7 @@ impl Batchable for Row {
     }
 }
 
-/// What a call is made of: inputs, names of outputs, and the sequence that it is cancelled with.
+/// What a call is made of: inputs, names of outputs, and the sequence that can cancel it.
 type Contents = (
     Vec<Tensor>,
     Vec<Cow<'static, str>>,
@@ -55,6 +56,8 @@ pub struct InFlightBatch {
     pub started: Instant,
     /// The call has several rows.
     pub shared: bool,
+    /// The call is streamed. Its only row gets all responses.
+    pub streamed: bool,
     rows: Mutex<Vec<Option<Row>>>,
     refused: AtomicBool,
 }
@@ -66,12 +69,13 @@ impl InFlightBatch {
             number,
             started: Instant::now(),
             shared: rows.len() > 1,
+            streamed: rows.iter().any(|row| row.call.stream.is_some()),
             rows: Mutex::new(rows.into_iter().map(Some).collect()),
             refused: AtomicBool::new(false),
         }
     }
 
-    /// Inputs and outputs of the call, and the sequence whose client can cancel it.
+    /// Inputs and outputs of the call, and the sequence that can cancel it.
     ///
     /// A call of a round is short. Any other call is cancelled when the client disconnects.
     pub fn contents(&self) -> Contents {
@@ -84,6 +88,20 @@ impl InFlightBatch {
         let calls: Vec<&Call> = rows.iter().flatten().map(|row| &row.call).collect();
         let (inputs, outputs) = merged(&calls);
         (inputs, outputs, None)
+    }
+
+    /// Pass the tokens of a streamed response, which others follow, to the sequence.
+    pub fn deliver_streamed(&self, outputs: Vec<Tensor>) {
+        let stream = |row: &Row| Some((row.call.stream?, Arc::clone(&row.sequence)));
+        let stream = locked(&self.rows).iter().flatten().find_map(stream);
+        if let Some((number, sequence)) = stream {
+            let event = Event::Streamed {
+                number,
+                result: Ok(outputs),
+                is_final: false,
+            };
+            sequence.deliver(event, None);
+        }
     }
 
     /// Take the row at this index; None if it was taken before.

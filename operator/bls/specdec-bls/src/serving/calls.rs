@@ -25,7 +25,7 @@ struct Prepared<'a> {
     /// Its number among the calls in flight.
     key: u64,
     batch: Arc<InFlightBatch>,
-    /// The sequence whose client can cancel the call.
+    /// The sequence that can cancel the call.
     cancelled_by: Option<Arc<InFlightSequence>>,
 }
 
@@ -117,11 +117,18 @@ impl Bls {
 
     /// Process a response of an engine.
     fn on_response(self: &Arc<Self>, batch: &InFlightBatch, key: u64, response: Response) {
-        match response.outputs.map(|result| result.map_err(engine_error)) {
-            Some(Ok(outputs)) if !outputs.is_empty() => self.deliver_outputs(batch, outputs),
+        let outputs = response.outputs.map(|result| result.map_err(engine_error));
+        match (outputs, batch.streamed) {
+            (Some(Ok(outputs)), true) if !response.is_final => batch.deliver_streamed(outputs),
+            (Some(Ok(outputs)), true) => self.deliver_outputs(batch, outputs),
+            // A stream may end without a last token.
+            (None, true) if response.is_final => self.deliver_outputs(batch, Vec::new()),
+            (Some(Ok(outputs)), false) if !outputs.is_empty() => {
+                self.deliver_outputs(batch, outputs);
+            }
             // The refusal of a call with several rows does not name the row at fault.
-            Some(Err(Error::EngineRefused(_))) if batch.shared => batch.set_refused(),
-            Some(Err(error)) => self.fail(batch, error),
+            (Some(Err(Error::EngineRefused(_))), _) if batch.shared => batch.set_refused(),
+            (Some(Err(error)), _) => self.fail(batch, error),
             _ => {}
         }
         if response.is_final {
@@ -188,6 +195,14 @@ impl Bls {
                 number,
                 result,
                 seconds,
+            };
+            return row.sequence.deliver(event, None);
+        }
+        if let Some(number) = row.call.stream {
+            let event = Event::Streamed {
+                number,
+                result,
+                is_final: true,
             };
             return row.sequence.deliver(event, None);
         }

@@ -31,7 +31,7 @@ pub struct InFlightSequence {
     row: usize,
     reply: Arc<Reply>,
     inbox: Mutex<Inbox>,
-    /// The call to cancel when the client disconnects.
+    /// The call to cancel when the client disconnects, or when it is streamed and no longer needed.
     cancellable: Mutex<Option<Arc<InferenceCall>>>,
 }
 
@@ -130,6 +130,9 @@ impl InFlightSequence {
         sequence: &mut Sequence,
         batch: &mut Option<u64>,
     ) -> bool {
+        if effects.cancels_stream {
+            self.cancel_call();
+        }
         if let Some(call) = effects.call {
             let row = self.row(call, None);
             if row.call.batchable {
@@ -196,15 +199,20 @@ impl InFlightSequence {
 
     /// Cancel the call of a disconnected client, and let the sequence check its timeout.
     pub fn tick(self: &Arc<Self>) {
-        if self.reply.is_cancelled()
-            && let Some(call) = locked(&self.cancellable).clone()
-        {
-            call.cancel();
+        if self.reply.is_cancelled() {
+            self.cancel_call();
         }
         self.deliver(Event::Tick, None);
     }
 
-    /// The call to cancel when the client disconnects; None once it has ended.
+    fn cancel_call(&self) {
+        if let Some(call) = locked(&self.cancellable).clone() {
+            call.cancel();
+        }
+    }
+
+    /// The call to cancel; None once it has ended. A streamed call stays until the next one: to
+    /// cancel a call that has ended changes nothing.
     pub fn set_cancellable(&self, call: Option<Arc<InferenceCall>>) {
         *locked(&self.cancellable) = call;
     }

@@ -149,6 +149,7 @@ impl Bls {
             draft_length,
             has_draft: self.settings.draft.is_some(),
             pipelined: self.settings.pipelined_sequences > 0,
+            streams: self.settings.decoupled,
             lookup: self.settings.lookup_min_match.map(Lookup::new),
         };
         let sequence = Sequence::new(Arc::clone(&task), resources);

@@ -82,6 +82,13 @@ macro_rules! call_functions {
             ptr::null_mut()
         }
 
+        unsafe fn TRITONSERVER_InferenceRequestCancel(
+            request: *mut TRITONSERVER_InferenceRequest,
+        ) -> *mut TRITONSERVER_Error {
+            unsafe { &*request.cast::<Call>() }.cancel();
+            ptr::null_mut()
+        }
+
         unsafe fn TRITONSERVER_InferenceResponseOutputCount(
             response: *mut TRITONSERVER_InferenceResponse,
             count: *mut u32,

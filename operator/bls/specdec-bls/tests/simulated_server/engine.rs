@@ -1,9 +1,11 @@
 //! A simulation of the target's engine. It adds one token, and reports its outputs in memory of any
-//! type, in the library's buffers or in others.
+//! type, in the library's buffers or in others. A streamed call sends its first tokens at once, and
+//! ends only when it is cancelled.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use triton_sys::*;
 
@@ -11,6 +13,8 @@ use crate::triton::{ALLOCATOR, GPU_ADDRESS, take};
 
 /// The token that every call adds.
 pub const TOKEN: i32 = 33;
+/// Tokens that a streamed call sends.
+const STREAMED: usize = 2;
 const NAMES: [&CStr; 2] = [c"output_ids", c"sequence_length"];
 
 /// Where the engine reports its outputs.
@@ -23,11 +27,17 @@ pub struct Place {
 
 /// The engine; None for one whose queue is full.
 pub static ENGINE: Mutex<Option<Place>> = Mutex::new(None);
+/// Streamed calls that have ended.
+pub static ENDED_STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 /// A call of the library to the engine.
 #[derive(Default)]
 pub struct Call {
     ids: Vec<u8>,
+    /// Tokens to verify.
+    drafts: usize,
+    streamed: bool,
+    cancelled: AtomicBool,
     release: TRITONSERVER_InferenceRequestReleaseFn_t,
     release_userp: usize,
     respond: TRITONSERVER_InferenceResponseCompleteFn_t,
@@ -52,10 +62,26 @@ impl Call {
     pub unsafe fn add(&mut self, name: *const c_char, base: *const c_void, size: usize) {
         // SAFETY: as promised by the caller.
         unsafe {
-            if CStr::from_ptr(name) == c"input_ids" {
-                self.ids = std::slice::from_raw_parts(base.cast::<u8>(), size).to_vec();
+            match CStr::from_ptr(name).to_bytes() {
+                b"input_ids" => {
+                    self.ids = std::slice::from_raw_parts(base.cast::<u8>(), size).to_vec();
+                }
+                b"draft_input_ids" => self.drafts = size / 4,
+                b"streaming" => self.streamed = true,
+                _ => (),
             }
         }
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+    }
+
+    /// Send a response that others may follow; null for one that only ends the call.
+    fn respond(&self, response: *mut TRITONSERVER_InferenceResponse, flags: u32) {
+        let userp = ptr::with_exposed_provenance_mut(self.respond_userp);
+        // SAFETY: the callback and its argument are those that the library registered.
+        unsafe { self.respond.unwrap()(response, flags, userp) };
     }
 
     pub fn on_release(
@@ -78,39 +104,54 @@ impl Call {
 /// Answer a call from another thread, with outputs in this place.
 pub fn start(call: *mut Call, place: Place) {
     let address = call.expose_provenance();
+    // SAFETY: the library deletes the call in its release callback.
+    let call = unsafe { &*call };
+    if call.streamed {
+        for _ in 0..STREAMED {
+            call.respond(outputs(&[], 1, place), 0);
+        }
+    }
     std::thread::spawn(move || {
         let request = ptr::with_exposed_provenance_mut::<Call>(address);
-        // SAFETY: the library deletes the call in its release callback.
+        // SAFETY: as above.
         let call = unsafe { &*request };
-        let response = Box::into_raw(Box::new(outputs(&call.ids, place)));
-        let (respond, release) = (call.respond.unwrap(), call.release.unwrap());
-        let release_userp = ptr::with_exposed_provenance_mut(call.release_userp);
-        let respond_userp = ptr::with_exposed_provenance_mut(call.respond_userp);
-        // SAFETY: the callbacks and their arguments are those that the library registered.
+        let response = match call.streamed {
+            true => end_of_stream(call),
+            false => outputs(&call.ids, call.drafts + 1, place),
+        };
+        let (release, userp) = (call.release.unwrap(), call.release_userp);
+        call.respond(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL);
+        // SAFETY: the callback and its argument are those that the library registered.
         unsafe {
-            respond(
-                response.cast(),
-                TRITONSERVER_RESPONSE_COMPLETE_FINAL,
-                respond_userp,
-            );
             release(
                 request.cast(),
                 TRITONSERVER_REQUEST_RELEASE_ALL,
-                release_userp,
+                ptr::with_exposed_provenance_mut(userp),
             );
         }
     });
 }
 
-fn outputs(ids: &[u8], place: Place) -> Vec<Output> {
-    let ids = [ids, &TOKEN.to_le_bytes()].concat();
+/// The last response of a stream, which has no outputs, after the call was cancelled.
+fn end_of_stream(call: &Call) -> *mut TRITONSERVER_InferenceResponse {
+    while !call.cancelled.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    ENDED_STREAMS.fetch_add(1, Ordering::SeqCst);
+    ptr::null_mut()
+}
+
+/// A response with the prefix and new tokens.
+fn outputs(ids: &[u8], new: usize, place: Place) -> *mut TRITONSERVER_InferenceResponse {
+    let ids = [ids, &TOKEN.to_le_bytes().repeat(new)].concat();
     let count = ids.len() / 4;
     let length = (count as i32).to_le_bytes().to_vec();
     let [first, second] = NAMES;
-    vec![
+    let outputs = vec![
         output(first, vec![1, 1, count as i64], ids, place),
         output(second, vec![1, 1], length, place),
-    ]
+    ];
+    Box::into_raw(Box::new(outputs)).cast()
 }
 
 /// An output in a buffer of the library's allocator, or beside it.
@@ -219,8 +260,9 @@ pub unsafe fn delete(response: *mut TRITONSERVER_InferenceResponse) {
     }
 }
 
-/// The text of an answer to `prompt`, as Triton stores it.
-pub fn packed_text(prompt: &str) -> Vec<u8> {
-    let text = CString::new(format!("{prompt}A")).unwrap().into_bytes();
+/// The text of an answer of so many tokens to `prompt`, as Triton stores it.
+pub fn packed_text(prompt: &str, tokens: usize) -> Vec<u8> {
+    let text = format!("{prompt}{}", "A".repeat(tokens));
+    let text = CString::new(text).unwrap().into_bytes();
     [(text.len() as u32).to_le_bytes().to_vec(), text].concat()
 }

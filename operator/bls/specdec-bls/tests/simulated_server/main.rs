@@ -21,6 +21,7 @@ mod responses;
 #[allow(dead_code)]
 #[path = "../shipped/mod.rs"]
 mod shipped;
+mod streams;
 mod triton;
 
 fn text(memory: c_int) -> Input {

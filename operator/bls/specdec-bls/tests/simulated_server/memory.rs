@@ -26,7 +26,7 @@ fn outputs_of_an_engine_in_host_memory_are_read() {
         for in_library_buffer in [true, false] {
             let model = Model::load_with(place(memory, in_library_buffer), true);
             let answered = answer(&model, TRITONSERVER_MEMORY_CPU);
-            let expected = (vec![], vec![packed_text("ab")]);
+            let expected = (vec![], vec![packed_text("ab", 1)]);
             assert_eq!(answered, expected, "{memory} {in_library_buffer}");
         }
     }
@@ -52,7 +52,11 @@ fn client_reads_outputs_from_pinned_memory() {
     for decoupled in [true, false] {
         let model = Model::load_with(place(TRITONSERVER_MEMORY_CPU, true), decoupled);
         let answered = answer(&model, TRITONSERVER_MEMORY_CPU_PINNED);
-        assert_eq!(answered, (vec![], vec![packed_text("ab")]), "{decoupled}");
+        assert_eq!(
+            answered,
+            (vec![], vec![packed_text("ab", 1)]),
+            "{decoupled}"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use triton_specdec::serving::{
 use triton_sys::TRITONSERVER_MEMORY_CPU;
 
 use crate::engine::{ENGINE, Place};
-use crate::triton::{ClientRequest, DECOUPLED, Input, RELEASED, Reply, take};
+use crate::triton::{ClientRequest, DECOUPLED, Input, LOOKUP, RELEASED, Reply, take};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -35,6 +35,14 @@ impl Model {
         DECOUPLED.store(decoupled, Ordering::SeqCst);
         assert_eq!(Self::try_load(), None);
         Self(guard)
+    }
+
+    /// A streaming model with lookups of so many tokens at least.
+    pub fn with_lookups(engine: Place, min_match: usize) -> Self {
+        LOOKUP.store(min_match, Ordering::SeqCst);
+        let model = Self::load_with(Some(engine), true);
+        LOOKUP.store(0, Ordering::SeqCst);
+        model
     }
 
     /// Load a model; the error where that fails.
@@ -100,9 +108,16 @@ fn execute(requests: &[&'static ClientRequest]) {
         TRITONBACKEND_ModelInstanceExecute(ptr::null_mut(), pointers.as_mut_ptr(), count as u32)
     });
     assert_eq!(failed, None);
+    wait_until("requests were not released", || {
+        RELEASED.load(Ordering::SeqCst) >= released + count
+    });
+}
+
+/// Wait until a condition holds.
+pub fn wait_until(otherwise: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
-    while RELEASED.load(Ordering::SeqCst) < released + count {
-        assert!(Instant::now() < deadline, "requests were not released");
+    while !holds() {
+        assert!(Instant::now() < deadline, "{otherwise}");
         std::thread::yield_now();
     }
 }

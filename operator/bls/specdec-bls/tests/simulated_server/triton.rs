@@ -62,6 +62,8 @@ pub static ALLOCATOR: Mutex<Allocator> = Mutex::new(Allocator {
 });
 /// Whether the model may stream, read when it is loaded.
 pub static DECOUPLED: AtomicBool = AtomicBool::new(true);
+/// Least tokens of a match of lookups, 0 for none, read when the model is loaded.
+pub static LOOKUP: AtomicUsize = AtomicUsize::new(0);
 pub static RELEASED: AtomicUsize = AtomicUsize::new(0);
 
 fn failure(code: c_int, message: &str) -> *mut TRITONSERVER_Error {
@@ -161,6 +163,9 @@ impl Simulation for Server {
             "parameters": {
                 "tokenizer_dir": {"string_value": pair()},
                 "max_seq_len": {"string_value": "512"},
+                "num_draft_tokens": {"string_value": "4"},
+                "max_draft_tokens": {"string_value": "4"},
+                "lookup_min_match": {"string_value": LOOKUP.load(Ordering::SeqCst).to_string()},
             },
             "output": [{"name": "text_output"}],
         });

@@ -56,6 +56,9 @@ impl DraftLength for ChangingPolicy {
         assert!(seconds > 0.0);
         self.reports.lock().unwrap().target_only += tokens;
     }
+    fn stream_restarted(&mut self, seconds: f64) {
+        assert!(seconds > 0.0);
+    }
     fn choose_lookup(&mut self, classes: &[usize], _: Alternative) -> usize {
         self.numbers.lock().unwrap().between(0, classes.len())
     }

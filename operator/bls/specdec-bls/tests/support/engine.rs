@@ -149,6 +149,20 @@ impl Engine {
     }
 }
 
+/// A response of a streamed call: these tokens alone.
+pub fn streamed(tokens: &[i32]) -> Vec<Tensor> {
+    let length = tokens.len();
+    vec![
+        Tensor::int32("output_ids", &[1, 1, length as i64], tokens),
+        Tensor::scalar("sequence_length", length as i32),
+    ]
+}
+
+/// Whether a response has no tokens.
+pub fn is_empty(outputs: &[Tensor]) -> bool {
+    find(outputs, "output_ids").is_none_or(|ids| ids.data.is_empty())
+}
+
 /// A call for one token after these tokens.
 pub fn call(role: Role, ids: &[i32]) -> Call {
     let inputs = vec![
@@ -162,6 +176,7 @@ pub fn call(role: Role, ids: &[i32]) -> Call {
         batchable: true,
         draft_tokens: 0,
         may_shorten: false,
+        stream: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use triton_specdec::draft_length::{DraftLength, FixedLength};
-use triton_specdec::engine::{Call, Role};
+use triton_specdec::engine::{Call, EngineResult, Role, new_tokens};
 use triton_specdec::lookup::Lookup;
 use triton_specdec::request::task::Task;
 use triton_specdec::sequence::part::Part;
@@ -45,7 +45,9 @@ pub struct Run {
     pub draft_length: Option<Box<dyn DraftLength>>,
     /// Least tokens of a match of lookups; None without them.
     pub min_match: Option<usize>,
-    /// The client disconnects after this many calls of the target.
+    /// The target can send each token as it decodes it.
+    pub streams: bool,
+    /// The client disconnects after this many calls of the target and tokens of streamed calls.
     pub disconnects_after: usize,
 }
 
@@ -73,6 +75,7 @@ impl Run {
             tokenizer: Arc::new(Letters),
             draft_length: None,
             min_match: None,
+            streams: true,
             disconnects_after: usize::MAX,
         }
     }
@@ -85,6 +88,7 @@ impl Run {
             draft_length: self.draft_length.unwrap_or(fixed),
             has_draft: self.draft.is_some(),
             pipelined: self.pipelined != Pipelined::Off,
+            streams: self.streams,
             lookup: self.min_match.map(Lookup::new),
         };
         let mut owner = Owner {
@@ -97,6 +101,8 @@ impl Run {
                 _ => 0,
             }),
             call: None,
+            stream: None,
+            cancelled: Vec::new(),
             pipelined_calls: VecDeque::new(),
             parts: Vec::new(),
             end: None,
@@ -123,6 +129,48 @@ impl Run {
     }
 }
 
+/// A streamed call: its number, and its results in order.
+struct Stream {
+    number: u64,
+    results: VecDeque<EngineResult>,
+}
+
+impl Stream {
+    /// The result of the whole call, token by token. Every other stream ends with a token, and the
+    /// others with a result without any.
+    fn new(number: u64, prefix: usize, result: EngineResult) -> Self {
+        let results = match result {
+            Ok(outputs) => {
+                let tokens = new_tokens(&outputs, prefix, "target").unwrap();
+                let ends_empty = tokens.is_empty() || number.is_multiple_of(2);
+                let parts = tokens.iter().map(std::slice::from_ref);
+                let last: &[i32] = &[];
+                parts
+                    .chain(ends_empty.then_some(last))
+                    .map(|part| Ok(engine::streamed(part)))
+                    .collect()
+            }
+            Err(error) => VecDeque::from([Err(error)]),
+        };
+        Self { number, results }
+    }
+
+    /// Whether all tokens were delivered.
+    fn is_complete(&self) -> bool {
+        let mut results = self.results.iter();
+        results.all(|result| result.as_ref().is_ok_and(|it| engine::is_empty(it)))
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        let result = self.results.pop_front()?;
+        Some(Event::Streamed {
+            number: self.number,
+            result,
+            is_final: self.results.is_empty(),
+        })
+    }
+}
+
 /// Carries out the effects of a sequence.
 struct Owner {
     sequence: Sequence,
@@ -131,6 +179,10 @@ struct Owner {
     pipelined: Pipelined,
     numbers: Numbers,
     call: Option<Call>,
+    /// The streamed call in flight, with its results that were not delivered yet.
+    stream: Option<Stream>,
+    /// Streamed calls that were cancelled. The engine may still send some of their results.
+    cancelled: Vec<Stream>,
     pipelined_calls: VecDeque<(u64, Call)>,
     parts: Vec<Part>,
     end: Option<End>,
@@ -154,9 +206,23 @@ impl Owner {
     }
 
     fn carry_out(&mut self, effects: Effects) {
+        if effects.cancels_stream {
+            let stream = self.stream.take().expect("a streamed call is in flight");
+            self.cancelled.push(stream);
+        }
         if let Some(call) = effects.call {
             self.target_calls += usize::from(call.role == Role::Target);
-            assert!(self.call.replace(call).is_none(), "two calls at once");
+            // The response that ends a streamed call may arrive after its last token.
+            let ended = self.stream.take_if(|stream| stream.is_complete());
+            self.cancelled.extend(ended);
+            assert!(self.stream.is_none(), "a call beside a streamed one");
+            match call.stream {
+                Some(number) => {
+                    let prefix = engine::integers(&call, "input_ids").len();
+                    self.stream = Some(Stream::new(number, prefix, self.target.run(call)));
+                }
+                None => assert!(self.call.replace(call).is_none(), "two calls at once"),
+            }
         }
         if let Some(pipelined) = effects.pipelined {
             assert_eq!(pipelined.call.role, Role::Draft);
@@ -199,9 +265,16 @@ impl Owner {
             Pipelined::Anytime(_) => self.numbers.random() < 0.3,
             _ => false,
         };
-        let waits = self.call.is_none();
+        let waits = self.call.is_none() && self.stream.is_none();
         if self.pipelined != Pipelined::Never && (early || waits) && self.complete_pipelined() {
             return;
+        }
+        // The engine notices late that a call was cancelled.
+        if let Some(event) = self.cancelled.pop().as_mut().and_then(Stream::next) {
+            self.deliver(event);
+        }
+        if let Some(event) = self.next_streamed() {
+            return self.deliver(event);
         }
         match self.call.take() {
             Some(call) => {
@@ -223,6 +296,14 @@ impl Owner {
         }
     }
 
+    /// The next result of the streamed call in flight.
+    fn next_streamed(&mut self) -> Option<Event> {
+        let event = self.stream.as_mut()?.next();
+        self.target_calls += 1;
+        self.stream.take_if(|stream| stream.results.is_empty());
+        event
+    }
+
     /// Complete the oldest pipelined call; false if there is none.
     fn complete_pipelined(&mut self) -> bool {
         let Some((number, call)) = self.pipelined_calls.pop_front() else {
@@ -240,6 +321,12 @@ impl Owner {
     /// Deliver results after the end. `deliver` checks that they have no effect.
     fn deliver_late_results(&mut self) {
         while self.complete_pipelined() {}
+        self.cancelled
+            .extend(self.stream.take_if(|stream| stream.is_complete()));
+        assert!(self.stream.is_none(), "a streamed call was not cancelled");
+        while let Some(event) = self.cancelled.pop().as_mut().and_then(Stream::next) {
+            self.deliver(event);
+        }
         let result = Engine::target(0).run(engine::call(Role::Target, &[1]));
         self.deliver(Event::Completed {
             result,

@@ -1,0 +1,115 @@
+//! Target-only runs. With a streamed call, the engine sends each token as it decodes it, and the call
+//! is cancelled as soon as a lookup has a proposal or the answer ends. Other calls decode a piece.
+//!
+//! A call that arrives while the engine computes waits for the next step, so a run in one streamed
+//! call loses no step where no lookup finds anything. The engine goes on with a cancelled call until
+//! it has noticed: TensorRT-LLM checks every `cancellation_check_period_ms`.
+
+use super::chunk::Chunk;
+use super::phase::Phase;
+use super::{End, Sequence, Step};
+use crate::engine::EngineResult;
+
+impl Sequence {
+    pub(super) fn decode_target_only(&mut self, step: &mut Step) {
+        self.pipelined = None;
+        if self.streams_target_only() {
+            return self.start_stream(step);
+        }
+        let length = self.tokens.target_only_length(self.target_only.left);
+        self.phase = Phase::TargetOnly { length };
+        step.call(self.tokens.target_only_call(length));
+    }
+
+    pub(super) fn target_only_completed(&mut self, chunk: Chunk, step: &mut Step) {
+        self.target_only.add(&chunk);
+        if self.target_only.left == 0 && !step.cancelled {
+            self.report_target_only();
+        }
+        self.continue_after(chunk, step);
+    }
+
+    /// Report the speed of a target-only run to the draft length policy.
+    pub(super) fn report_target_only(&mut self) {
+        let run = &self.target_only;
+        let whole = (run.tokens, run.seconds());
+        // A run that only a lookup ends pays for its start once: the policy counts that apart.
+        let open_ended = self.is_without_draft_model() && self.streams_target_only();
+        let measured = match open_ended {
+            true => run.after_first(),
+            false => Some(whole).filter(|(tokens, _)| *tokens > 0),
+        };
+        if let Some((tokens, seconds)) = measured {
+            let policy = &mut self.resources.draft_length;
+            policy.target_only_completed(tokens, seconds);
+        }
+    }
+
+    /// Decode the rest of the target-only run in one streamed call.
+    pub(super) fn start_stream(&mut self, step: &mut Step) {
+        self.last_stream += 1;
+        let number = self.last_stream;
+        self.phase = Phase::Streaming { number };
+        step.call(self.tokens.streamed_call(self.target_only.left, number));
+    }
+
+    /// Append what a streamed call has decoded since its last result.
+    pub(super) fn streamed(
+        &mut self,
+        number: u64,
+        result: EngineResult,
+        is_final: bool,
+        step: &mut Step,
+    ) {
+        if !matches!(self.phase, Phase::Streaming { number: now } if now == number) {
+            // A result that was on its way when the call was cancelled.
+            return;
+        }
+        let left = self.target_only.left;
+        let result = result.and_then(|outputs| self.tokens.streamed(left, &outputs, is_final));
+        // The last token may arrive before the response that ends the call.
+        let complete = |chunk: &Chunk| chunk.tokens.len() >= left;
+        if is_final || result.as_ref().is_ok_and(complete) {
+            self.phase = Phase::Idle;
+        }
+        match result {
+            Ok(_) if is_final && step.cancelled => self.close(End::Cancelled, step),
+            Ok(chunk) if chunk.tokens.is_empty() && !chunk.finished => {}
+            Ok(chunk) => {
+                self.target_only_completed(chunk, step);
+                self.report_restart(number);
+            }
+            Err(error) => self.fail(error, step),
+        }
+    }
+
+    /// Report to the draft length policy how long the first token of a streamed call took. The
+    /// first call of an answer is another matter: it computes the prompt.
+    fn report_restart(&mut self, number: u64) {
+        if number > 1
+            && let Some(seconds) = self.target_only.seconds_to_first()
+        {
+            self.resources.draft_length.stream_restarted(seconds);
+        }
+    }
+
+    /// Cancel the streamed call, if one is in flight.
+    pub(super) fn cancel_stream(&mut self, step: &mut Step) {
+        if self.is_streaming() {
+            step.effects.cancels_stream = true;
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// Whether a streamed call is in flight.
+    pub(super) fn is_streaming(&self) -> bool {
+        matches!(self.phase, Phase::Streaming { .. })
+    }
+
+    /// Whether target-only runs are streamed: for a client that gets parts, and where a lookup may
+    /// end the run at any token.
+    pub(super) fn streams_target_only(&self) -> bool {
+        let useful = self.tokens.task.stream || self.resources.lookup.is_some();
+        self.resources.streams && useful && self.tokens.can_be_streamed()
+    }
+}
