@@ -90,6 +90,33 @@ fn measured_costs_belong_to_their_load() {
 }
 
 #[test]
+fn idle_time_makes_no_probe_of_the_target_alone_due() {
+    let now = Arc::new(Mutex::new(0.0));
+    let clock = Arc::clone(&now);
+    let policy = AdaptivePolicy::new(0, 8, 4, Box::new(move || *clock.lock().unwrap()));
+    let mut sequence = policy.sequence();
+    let mut probes = |rounds: usize, idle: f64| {
+        *now.lock().unwrap() += idle;
+        let mut probes = 0;
+        for _ in 0..rounds {
+            *now.lock().unwrap() += 0.03;
+            match sequence.choose().length {
+                0 => {
+                    probes += 1;
+                    sequence.target_only_completed(16, 16.0 * 0.02);
+                }
+                length => sequence.round_completed(length, length, 0.01, 0.02),
+            }
+        }
+        probes
+    };
+    // One of the first rounds measures the target alone, and then one in 10 s of rounds.
+    assert_eq!(probes(10, 0.0), 1);
+    assert_eq!(probes(10, 3600.0), 0);
+    assert_eq!(probes(400, 0.0), 1);
+}
+
+#[test]
 fn expected_tokens_is_the_sum_of_the_series() {
     for length in 0..=20 {
         for acceptance in [0.0, 1e-9, 0.3, 0.5, 0.99, 0.999_999_9, 1.0] {

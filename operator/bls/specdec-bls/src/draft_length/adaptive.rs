@@ -52,7 +52,7 @@ impl AdaptivePolicy {
             costs: HashMap::new(),
             sequences: 0,
             probed_at: started,
-            target_only_probed_at: started,
+            worked: 0.0,
             probes: 0,
         })))
     }
@@ -141,6 +141,7 @@ impl DraftLength for AdaptiveSequence {
         let Some(policy) = &self.policy else { return };
         let mut shared = locked(policy);
         let now = (shared.clock)();
+        shared.worked += draft_seconds + verify_seconds;
         shared.costs().verify.add(drafted, verify_seconds);
         if drafted == 0 {
             return;
@@ -197,6 +198,7 @@ impl DraftLength for AdaptiveSequence {
         let Some(policy) = &self.policy else { return };
         let mut shared = locked(policy);
         let now = (shared.clock)();
+        shared.worked += verify_seconds;
         shared.costs().verify.add(classes.len(), verify_seconds);
         self.lookups.add(classes, accepted, now);
         shared.lookups.add(classes, accepted, now);
@@ -232,8 +234,8 @@ struct Shared {
     /// Seconds of the clock at the last probe with draft tokens, and the number of such probes.
     probed_at: f64,
     probes: usize,
-    /// Seconds of the clock at the last probe that was a target-only run.
-    target_only_probed_at: f64,
+    /// Seconds of all rounds since the last probe that was a target-only run.
+    worked: f64,
 }
 
 impl Shared {
@@ -249,12 +251,12 @@ impl Shared {
         let now = (self.clock)();
         let (least, most, probes) = (self.least, self.most, self.probes);
         let since = now - self.probed_at;
-        let since_target_only = now - self.target_only_probed_at;
+        let worked = self.worked;
         let costs = self.costs();
         costs.rounds_since_probe += 1;
-        if least == 0 && chosen > 0 && costs.target_only_is_due(since_target_only) {
+        if least == 0 && chosen > 0 && costs.target_only_is_due(worked) {
             costs.rounds_since_probe = 0;
-            self.target_only_probed_at = now;
+            self.worked = 0.0;
             return Some(0);
         }
         let offset = OFFSETS.iter().cycle().nth(probes % OFFSETS.len());
