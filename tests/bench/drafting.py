@@ -69,7 +69,7 @@ SIDES = {
     "draft_target": Side({"draft_tokens": 4}),
     "adaptive": Side({"adaptive": DraftLengths(0, MOST), "draft_tokens": 4}),
     "mixed": Side(
-        {"lookup_min_match": 4, "adaptive": DraftLengths(0, MOST), "draft_tokens": 4},
+        {"lookup_min_match": 2, "adaptive": DraftLengths(0, MOST), "draft_tokens": 4},
     ),
 }
 

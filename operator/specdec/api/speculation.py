@@ -105,6 +105,17 @@ class Speculation(Value):
         return self.blocks.get(self.method, _DEFAULTS.get(self.method, Block()))
 
     @property
+    def length_policy(self) -> DraftLengthPolicy:
+        """The spec's. Without one, the policy is adaptive where lookups draft, else fixed.
+
+        Short matches are often wrong, and each wrong proposal costs time.
+        """
+        if self.draft_length_policy is not None:
+            return self.draft_length_policy
+        adaptive = self.block.drafts_from_lookups
+        return DraftLengthPolicy(type=LengthPolicy.ADAPTIVE if adaptive else LengthPolicy.FIXED)
+
+    @property
     def heads(self) -> Source | None:
         """The checkpoint of the draft heads; None for a method without heads."""
         return self.block.heads_source

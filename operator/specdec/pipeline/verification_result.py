@@ -43,8 +43,8 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
         message = f"responses to {prompts} prompts have no draft counts: {_uncounted(model)}"
         return Condition(kind, "Unknown", VerificationReason.NOT_COMPARABLE, message)
     cause = "read the server's log and its metric specdec_fallback_total"
-    policy = model.spec.speculation.draft_length_policy
-    if policy is not None and policy.type is LengthPolicy.ADAPTIVE and policy.min_length == 0:
+    policy = model.spec.speculation.length_policy
+    if policy.type is LengthPolicy.ADAPTIVE and policy.min_length == 0:
         cause = "draftLengthPolicy Adaptive pauses drafting while the target alone is faster"
     if model.spec.speculation.draft_tokens == 0:
         cause = "spec.speculation.draftTokens is 0: raise it"

@@ -7,8 +7,8 @@ and the file lists every parameter.
 from specdec.triton import contract, options
 from specdec.triton.plan import ModelPlan, Parameters, PlanError, RepositoryPlan
 
-# Milliseconds between two searches for cancelled calls, where lookups cancel calls. The search is a
-# loop over the calls in flight. Without a value TensorRT-LLM searches every 100 ms.
+# Milliseconds between two checks for cancelled calls, where lookups cancel calls. A check loops
+# over the calls in flight. Without a value TensorRT-LLM checks every 100 ms.
 _CANCELLATION_MS = 10
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 

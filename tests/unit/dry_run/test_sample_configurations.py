@@ -56,6 +56,22 @@ def test_typed_fields_reach_the_server_configuration() -> None:
     assert differences(config, support("TensorRT").default_version) == []
 
 
+def test_engine_checks_often_for_cancelled_calls_where_lookups_cancel_them() -> None:
+    def period(sample: str, **changes: object) -> str:
+        body = read(str(SAMPLES[sample]))
+        body["spec"].update(changes)
+        config = parse(make(body, IMAGES).files["tensorrt_llm/config.pbtxt"])
+        value: str = config.parameters["cancellation_check_period_ms"].string_value
+        return value
+
+    assert period("tensorrt-ngram") == "10"
+    assert period("tensorrt-ngram", serving={"streaming": False}) == ""
+    assert period("tensorrt-baseline") == ""
+    runtime = read(str(SAMPLES["tensorrt-ngram"]))["spec"]["runtime"]
+    own = {**runtime, "parameters": {"cancellation_check_period_ms": "50"}}
+    assert period("tensorrt-ngram", runtime=own) == "50"
+
+
 def test_modes_and_fast_logits_reach_the_server() -> None:
     def parameters(sample: str, model: str = "tensorrt_llm") -> dict[str, str]:
         files = make(read(str(SAMPLES[f"tensorrt-{sample}"])), IMAGES).files

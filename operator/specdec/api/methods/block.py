@@ -42,6 +42,11 @@ class Block(Value):
         return ""
 
     @property
+    def drafts_from_lookups(self) -> bool:
+        """Whether the BLS proposes what followed the last tokens before."""
+        return False
+
+    @property
     def control(self) -> Control:
         """Who runs the speculation loop."""
         return "Engine"

@@ -33,7 +33,7 @@ class Acceptance(StrEnum):
 class Lookup(Value):
     """Draft tokens from the text itself: what followed a match of at least `minMatch` tokens."""
 
-    min_match: int = 4
+    min_match: int = 2
 
 
 class DraftTarget(Block):
@@ -77,6 +77,12 @@ class DraftTarget(Block):
     def servers(self) -> dict[str, OwnServer]:
         """The draft's."""
         return {} if self.draft_server is None else {"draft": self.draft_server}
+
+    @property
+    @override
+    def drafts_from_lookups(self) -> bool:
+        """Beside the draft, if the spec has `lookup`."""
+        return self.lookup is not None
 
     @property
     @override

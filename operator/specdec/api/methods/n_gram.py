@@ -22,6 +22,12 @@ class NGram(Block):
 
     @property
     @override
+    def drafts_from_lookups(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    @override
     def control(self) -> Control:
         """The BLS; on backend PyTorch the server of the LLM API."""
         return "Bls"

@@ -122,13 +122,13 @@ class DraftTargetMethod(MethodDefinition):
         """As `Method.configured`: adds the draft's engine and the settings of the BLS."""
         own = block(model)
         rows = _rows_per_call(own, plan)
-        policy, longest = model.spec.speculation.draft_length_policy, ceiling(model)
+        longest = ceiling(model)
         return replace(
             plan,
             draft=engines["draft"],
             draft_tokens=default(model),
             max_draft_tokens=longest,
-            adaptive=lengths.adaptive(policy, longest),
+            adaptive=lengths.adaptive(model, longest),
             lookup_min_match=own.lookup.min_match if own.lookup else 0,
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,

@@ -2,7 +2,7 @@
 
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
-from specdec.api.speculation import DraftLengthPolicy, LengthPolicy
+from specdec.api.speculation import LengthPolicy
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid
 from specdec.triton.plan import DraftLengths
@@ -30,12 +30,13 @@ def default(model: SpeculativeModel, longest: int) -> int:
     return longest if given is None else given
 
 
-def adaptive(policy: DraftLengthPolicy | None, longest: int) -> DraftLengths | None:
+def adaptive(model: SpeculativeModel, longest: int) -> DraftLengths | None:
     """Bounds within which the server chooses draft lengths; None where they are fixed.
 
     They never exceed `longest`, what a request may ask for.
     """
-    if policy is None or policy.type is not LengthPolicy.ADAPTIVE:
+    policy = model.spec.speculation.length_policy
+    if policy.type is not LengthPolicy.ADAPTIVE:
         return None
     most = longest if policy.max_length is None else min(policy.max_length, longest)
     return DraftLengths(min(policy.min_length, most), most)

@@ -7,15 +7,10 @@ from typing_extensions import override
 
 from specdec.api.methods.n_gram import NGram
 from specdec.api.model import SpeculativeModel
-from specdec.api.speculation import DraftLengthPolicy, LengthPolicy
 from specdec.backends.methods import lengths
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.triton.layout import Server
 from specdec.triton.plan import ModelPlan, RepositoryPlan
-
-# Without a policy of the spec, the BLS proposes only what is worth its verification: text without
-# repetitions is then decoded as fast as without speculation.
-DEFAULT_POLICY = DraftLengthPolicy(type=LengthPolicy.ADAPTIVE)
 
 
 class NGramMethod(MethodDefinition):
@@ -51,14 +46,13 @@ class NGramMethod(MethodDefinition):
         """As `MethodDefinition.configured`: adds the settings of the BLS."""
         del server, engines
         own = model.spec.speculation.n_gram or NGram()
-        policy = model.spec.speculation.draft_length_policy or DEFAULT_POLICY
         longest = lengths.built(model)
         return replace(
             plan,
             lookup_min_match=own.min_match,
             draft_tokens=self.draft_tokens(model),
             max_draft_tokens=longest,
-            adaptive=lengths.adaptive(policy, longest),
+            adaptive=lengths.adaptive(model, longest),
             rows_per_call=plan.rows_per_call if plan.decoupled else 1,
         )
 
