@@ -117,6 +117,19 @@ fn idle_time_makes_no_probe_of_the_target_alone_due() {
 }
 
 #[test]
+fn targets_with_short_steps_do_not_stream_for_lookups() {
+    let policy = AdaptivePolicy::new(0, 8, 4, Box::new(|| 0.0));
+    let mut sequence = policy.sequence();
+    assert!(sequence.can_afford_streams());
+    sequence.target_only_completed(64, 64.0 * 0.0005);
+    assert!(!sequence.can_afford_streams());
+    for _ in 0..40 {
+        sequence.target_only_completed(64, 64.0 * 0.01);
+    }
+    assert!(sequence.can_afford_streams());
+}
+
+#[test]
 fn expected_tokens_is_the_sum_of_the_series() {
     for length in 0..=20 {
         for acceptance in [0.0, 1e-9, 0.3, 0.5, 0.99, 0.999_999_9, 1.0] {

@@ -165,6 +165,13 @@ impl DraftLength for AdaptiveSequence {
         }
     }
 
+    fn can_afford_streams(&self) -> bool {
+        let Some(policy) = &self.policy else {
+            return true;
+        };
+        locked(policy).costs().can_afford_streams()
+    }
+
     fn stream_restarted(&mut self, seconds: f64) {
         if let Some(policy) = &self.policy {
             locked(policy).costs().stream_restarted(seconds);

@@ -6,6 +6,12 @@ use super::estimate::{Curve, Mean};
 /// without a draft again. A probe takes less than 2 % of them, however short the times of work are.
 const TARGET_ONLY_PROBE_SECONDS: f64 = 10.0;
 
+/// Seconds that Triton takes for a response of an engine, measured with a Python backend.
+const RESPONSE_SECONDS: f64 = 0.0003;
+/// The largest share of a step that its response may take in a stream. Calls of several tokens lose
+/// about as much to the steps that they wait for.
+const STREAM_SHARE: f64 = 0.1;
+
 /// Expected tokens of a round: the accepted ones and the target's own.
 pub fn expected_tokens(length: usize, acceptance: f64) -> f64 {
     let most = length as f64 + 1.0;
@@ -52,6 +58,11 @@ impl Costs {
             (1.0, self.verify.at(0))
         };
         if seconds > 0.0 { tokens / seconds } else { 0.0 }
+    }
+
+    /// Whether a response for each token costs little beside the steps of the target.
+    pub fn can_afford_streams(&self) -> bool {
+        self.target_only.count == 0 || self.target_only.value > RESPONSE_SECONDS / STREAM_SHARE
     }
 
     /// Add the time that the first token of a streamed call took.

@@ -62,6 +62,8 @@ pub trait DraftLength: Send {
     );
     /// A target-only run has ended.
     fn target_only_completed(&mut self, tokens: usize, seconds: f64);
+    /// Whether a streamed call costs little beside the steps of the target.
+    fn can_afford_streams(&self) -> bool;
     /// A streamed call that continues an answer has sent its first tokens after this time.
     fn stream_restarted(&mut self, seconds: f64);
     /// Choose how many tokens of a lookup's candidate to verify, by their classes; 0 for none.
@@ -88,6 +90,9 @@ impl DraftLength for FixedLength {
     }
     fn round_completed(&mut self, _: usize, _: usize, _: f64, _: f64) {}
     fn target_only_completed(&mut self, _: usize, _: f64) {}
+    fn can_afford_streams(&self) -> bool {
+        true
+    }
     fn stream_restarted(&mut self, _: f64) {}
     fn choose_lookup(&mut self, classes: &[usize], _: Alternative) -> usize {
         classes.len().min(self.0)

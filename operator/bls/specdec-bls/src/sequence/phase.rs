@@ -31,6 +31,8 @@ pub struct TargetOnlyRun {
     pub left: usize,
     /// Tokens decoded.
     pub tokens: usize,
+    /// It is one streamed call.
+    pub streamed: bool,
     started: Option<Instant>,
     /// When the first tokens arrived, and how many they were.
     first: Option<(Instant, usize)>,

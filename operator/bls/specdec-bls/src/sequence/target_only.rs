@@ -34,8 +34,7 @@ impl Sequence {
         let run = &self.target_only;
         let whole = (run.tokens, run.seconds());
         // A run that only a lookup ends pays for its start once: the policy counts that apart.
-        let open_ended = self.is_without_draft_model() && self.streams_target_only();
-        let measured = match open_ended {
+        let measured = match run.streamed && self.is_without_draft_model() {
             true => run.after_first(),
             false => Some(whole).filter(|(tokens, _)| *tokens > 0),
         };
@@ -50,6 +49,7 @@ impl Sequence {
         self.last_stream += 1;
         let number = self.last_stream;
         self.phase = Phase::Streaming { number };
+        self.target_only.streamed = true;
         step.call(self.tokens.streamed_call(self.target_only.left, number));
     }
 
@@ -106,10 +106,12 @@ impl Sequence {
         matches!(self.phase, Phase::Streaming { .. })
     }
 
-    /// Whether target-only runs are streamed: for a client that gets parts, and where a lookup may
-    /// end the run at any token.
-    pub(super) fn streams_target_only(&self) -> bool {
-        let useful = self.tokens.task.stream || self.resources.lookup.is_some();
-        self.resources.streams && useful && self.tokens.can_be_streamed()
+    /// Whether the next target-only run is streamed: for a client that gets parts, and where a
+    /// lookup may end the run at any token.
+    fn streams_target_only(&self) -> bool {
+        let looks_up = self.resources.lookup.is_some();
+        let useful = looks_up && self.resources.draft_length.can_afford_streams();
+        let possible = self.resources.streams && self.tokens.can_be_streamed();
+        possible && (self.tokens.task.stream || useful)
     }
 }

@@ -56,6 +56,9 @@ impl DraftLength for ChangingPolicy {
         assert!(seconds > 0.0);
         self.reports.lock().unwrap().target_only += tokens;
     }
+    fn can_afford_streams(&self) -> bool {
+        self.numbers.lock().unwrap().between(0, 2) > 0
+    }
     fn stream_restarted(&mut self, seconds: f64) {
         assert!(seconds > 0.0);
     }
