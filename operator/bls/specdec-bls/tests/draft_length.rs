@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use simulation::numbers::Numbers;
 use simulation::{Run, grid};
-use triton_specdec::draft_length::estimate::{Acceptance, Curve};
+use triton_specdec::draft_length::estimate::{Acceptance, Curve, Verification};
 use triton_specdec::draft_length::{AdaptivePolicy, DraftLength, FixedLength, expected_tokens};
 
 mod simulation;
@@ -110,10 +110,10 @@ fn idle_time_makes_no_probe_of_the_target_alone_due() {
         }
         probes
     };
-    // One of the first rounds measures the target alone, and then one in 10 s of rounds.
+    // One of the first rounds measures the target alone, and then one in 30 s of rounds.
     assert_eq!(probes(10, 0.0), 1);
     assert_eq!(probes(10, 3600.0), 0);
-    assert_eq!(probes(400, 0.0), 1);
+    assert_eq!(probes(1100, 0.0), 1);
 }
 
 #[test]
@@ -170,6 +170,24 @@ fn curve_is_linear_between_measured_lengths_and_never_falls_beyond() {
     let mut draft = Curve::through_zero();
     draft.add(4, 8.0);
     assert_eq!((draft.at(1), draft.at(6)), (2.0, 12.0));
+}
+
+#[test]
+fn waits_of_a_verification_count_for_all_lengths_alike() {
+    let mut verification = Verification::default();
+    // The rounds of another length have lost step with the others.
+    for _ in 0..4 {
+        verification.add(5, 0.040);
+        verification.add(3, 0.040);
+    }
+    for _ in 0..200 {
+        verification.add(4, 0.020);
+        verification.add(4, 0.024);
+    }
+    assert!(verification.at(5) < 1.3 * verification.at(4));
+    assert!(verification.at(3) <= verification.at(4));
+    // The wait is part of the time.
+    assert!(verification.at(4) > 0.0215 && verification.at(4) < 0.025);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Estimates what rounds yield in tokens and cost in seconds, for the choice of the draft length.
 
-use super::estimate::{Curve, Mean};
+use super::estimate::{Curve, Mean, Verification};
 
 /// Seconds of rounds, of all sequences together, after which a target-only run measures the speed
-/// without a draft again. A probe takes less than 2 % of them, however short the times of work are.
-const TARGET_ONLY_PROBE_SECONDS: f64 = 10.0;
+/// without a draft again. A probe takes about 1 % of them, however short the times of work are.
+const TARGET_ONLY_PROBE_SECONDS: f64 = 30.0;
 
 /// Seconds that Triton takes for a response of an engine, measured with a Python backend.
 const RESPONSE_SECONDS: f64 = 0.0003;
@@ -24,7 +24,7 @@ pub fn expected_tokens(length: usize, acceptance: f64) -> f64 {
 /// Seconds that calls take at one load.
 pub(super) struct Costs {
     pub draft: Curve,
-    pub verify: Curve,
+    pub verify: Verification,
     pub target_only: Mean,
     /// What the first token of a streamed call takes longer than the others.
     pub restart: Mean,
@@ -36,7 +36,7 @@ impl Default for Costs {
     fn default() -> Self {
         Self {
             draft: Curve::through_zero(),
-            verify: Curve::default(),
+            verify: Verification::default(),
             target_only: Mean::default(),
             restart: Mean::default(),
             rounds_since_probe: 0,

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 const KEPT: f64 = 0.97;
 /// The most that all earlier durations together weigh in a mean; a new one weighs the rest.
 const KEPT_SECONDS: f64 = 0.9;
+/// By which share of the difference a duration above, or below, an estimate of the lowest one moves
+/// it: nine of ten durations may be longer because of waits.
+const RISE: f64 = 0.03;
+const FALL: f64 = 0.3;
 /// Seconds after which the weight of an observation of acceptance has fallen to 1/e (37 %). It
 /// falls because the text changes.
 const FADE_SECONDS: f64 = 4.0;
@@ -80,15 +84,77 @@ pub struct Mean {
 impl Mean {
     /// Add a value.
     pub fn add(&mut self, value: f64) {
+        // A thread that wakes up late is no cost of the engine, so an outlier is limited.
+        let most = match self.count < 3 {
+            true => f64::INFINITY,
+            false => 3.0 * self.value,
+        };
+        self.add_limited(value, most);
+    }
+
+    /// Add a value, or this limit if the value exceeds it.
+    pub fn add_limited(&mut self, value: f64, most: f64) {
         self.count += 1;
         let share = (1.0 / self.count as f64).max(1.0 - KEPT_SECONDS);
-        // A thread that wakes up late is no cost of the engine, so an outlier is limited.
-        let value = if self.count > 3 {
-            value.min(3.0 * self.value)
-        } else {
-            value
+        self.value += share * (value.min(most) - self.value);
+    }
+
+    /// Add a value, if this is an estimate of the lowest values: the time without waits.
+    pub fn add_to_lowest(&mut self, value: f64) {
+        self.count += 1;
+        let share = match value < self.value {
+            _ if self.count == 1 => 1.0,
+            true => FALL,
+            false => RISE,
         };
         self.value += share * (value - self.value);
+    }
+}
+
+/// Seconds of a verification as a function of its number of draft tokens.
+///
+/// A verification takes a step of the engine, which depends on the length, and waits for the step
+/// or for other sequences, which does not. A round of an unusual length often waits longer, because
+/// its sequence has lost step with the others. So the lengths are compared by their lowest times,
+/// and the mean wait of all rounds is added to each.
+#[derive(Clone, Debug, Default)]
+pub struct Verification {
+    /// Lowest times.
+    steps: BTreeMap<usize, Mean>,
+    wait: Mean,
+    /// Number of observations.
+    pub count: usize,
+}
+
+impl Verification {
+    /// Whether this length was measured.
+    pub fn knows(&self, length: usize) -> bool {
+        self.steps.contains_key(&length)
+    }
+
+    /// Add a call.
+    pub fn add(&mut self, length: usize, seconds: f64) {
+        self.count += 1;
+        self.steps.entry(length).or_default().add_to_lowest(seconds);
+        let step = self.step(length);
+        self.wait.add_limited((seconds - step).max(0.0), 2.0 * step);
+    }
+
+    /// Seconds expected for this many draft tokens; 0.0 when nothing is known.
+    pub fn at(&self, length: usize) -> f64 {
+        self.step(length) + self.wait.value
+    }
+
+    /// Seconds without waits. A step takes no longer for fewer tokens, and for more tokens at most
+    /// proportionally longer.
+    fn step(&self, length: usize) -> f64 {
+        let tokens = |length: usize| length as f64 + 1.0;
+        let bound = |(known, lowest): (&usize, &Mean)| {
+            lowest.value * (tokens(length) / tokens(*known)).max(1.0)
+        };
+        let bounds = self.steps.iter().map(bound);
+        let bound = bounds.fold(f64::INFINITY, f64::min);
+        interpolate(&self.steps, length, |_, mean| mean.value).min(bound)
     }
 }
 
@@ -125,24 +191,9 @@ impl Curve {
 
     /// Seconds expected for this many draft tokens; 0.0 when nothing is known.
     pub fn at(&self, length: usize) -> f64 {
-        if let Some(mean) = self.means.get(&length) {
-            return mean.value;
-        }
-        let below = self.means.range(..length).next_back();
-        let mut above = self.means.range(length..);
-        match (below, above.next()) {
-            (None, None) => 0.0,
-            (Some(low), Some(high)) => line(low, high, length),
-            // Outside the measured lengths: the line through the nearest two of them.
-            (None, Some(low)) => match above.next() {
-                Some(high) => line(low, high, length),
-                None => self.beside_single(low, length),
-            },
-            (Some(high), None) => match self.means.range(..high.0).next_back() {
-                Some(low) => line(low, high, length),
-                None => self.beside_single(high, length),
-            },
-        }
+        interpolate(&self.means, length, |known, mean| {
+            self.beside_single((known, mean), length)
+        })
     }
 
     /// Seconds at `length`, if only the length `known` was measured.
@@ -152,6 +203,33 @@ impl Curve {
         } else {
             mean.value
         }
+    }
+}
+
+/// The value at a length between or beside the measured ones; 0.0 if there are none. `single` is
+/// the value if only one length was measured.
+fn interpolate(
+    means: &BTreeMap<usize, Mean>,
+    length: usize,
+    single: impl Fn(&usize, &Mean) -> f64,
+) -> f64 {
+    if let Some(mean) = means.get(&length) {
+        return mean.value;
+    }
+    let below = means.range(..length).next_back();
+    let mut above = means.range(length..);
+    match (below, above.next()) {
+        (None, None) => 0.0,
+        (Some(low), Some(high)) => line(low, high, length),
+        // Outside the measured lengths: the line through the nearest two of them.
+        (None, Some(low)) => match above.next() {
+            Some(high) => line(low, high, length),
+            None => single(low.0, low.1),
+        },
+        (Some(high), None) => match means.range(..high.0).next_back() {
+            Some(low) => line(low, high, length),
+            None => single(high.0, high.1),
+        },
     }
 }
 
