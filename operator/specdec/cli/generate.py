@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _MAX_CONCURRENT = 16
 
+LookupScope = Annotated[
+    str | None, typer.Option(help="Scope of the server's memory for lookups; default: none.")
+]
 LogProbs = Annotated[bool, typer.Option("--log-probs", help="Return log probabilities.")]
 ContextLogits = Annotated[
     bool, typer.Option("--context-logits", help="Return logits of the prompt.")
@@ -56,6 +59,7 @@ def generate(
     use_draft_logits: Annotated[
         bool | None, typer.Option(help="Accept by logits; default: as the server is set.")
     ] = None,
+    lookup_scope: LookupScope = None,
     stream: Annotated[bool, typer.Option(help="Print chunks as they arrive.")] = True,
     temperature: opt.Temperature = None,
     top_k: opt.TopK = None,

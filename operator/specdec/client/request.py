@@ -38,6 +38,8 @@ class Request(Sampling):
         max_tokens: maximum of new tokens.
         draft_tokens: per round; None applies the server's default, 0 disables speculation.
         use_draft_logits: accept by the draft's logits; None applies the server's default.
+        lookup_scope: the texts that lookups of the server search and that this one joins; None
+            for none.
         stream: several chunks instead of one.
         log_probs, context_logits, generation_logits, token_counts: optional outputs.
         chat: the prompt is a user's message to an OpenAI endpoint, which applies its template.
@@ -51,6 +53,7 @@ class Request(Sampling):
     max_tokens: int = 64
     draft_tokens: int | None = None
     use_draft_logits: bool | None = None
+    lookup_scope: str | None = None
     stream: bool = True
     log_probs: bool = False
     context_logits: bool = False
@@ -112,6 +115,8 @@ class Request(Sampling):
             yield "num_draft_tokens", np.array([self.draft_tokens], np.int32)
         if self.use_draft_logits is not None:
             yield "use_draft_logits", np.array([self.use_draft_logits])
+        if self.lookup_scope is not None:
+            yield "lookup_scope", strings((self.lookup_scope,))
         yield from self.numbers()
         for field in ("stop_words", "bad_words"):
             if getattr(self, field):

@@ -33,6 +33,10 @@ class Tensor:
     added: bool = False
 
 
+# The input of the BLS that names the texts which lookups search.
+LOOKUP_SCOPE = Tensor("lookup_scope", "TYPE_STRING", (1,), optional=True, added=True)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of the ensemble; each pair is (the step's tensor, the ensemble's tensor)."""

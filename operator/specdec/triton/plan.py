@@ -78,6 +78,8 @@ class RepositoryPlan:
         adaptive: bounds within which the BLS chooses the draft length; None for a fixed length.
         lookup_min_match: least tokens of a match in prompt and answer whose continuation the BLS
             proposes; 0 without such lookups.
+        lookup_memory_megabytes: most memory of the texts that lookups search across requests, in
+            MiB; 0 keeps none.
         draft_ahead: requests in flight up to which drafting is pipelined: the draft model
             continues while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
@@ -106,6 +108,7 @@ class RepositoryPlan:
     max_draft_tokens: int = 0
     adaptive: DraftLengths | None = None
     lookup_min_match: int = 0
+    lookup_memory_megabytes: int = 0
     draft_ahead: int = 0
     max_seq_len: int | None = None
     use_draft_logits: bool = False

@@ -146,13 +146,20 @@ def _config(
         name=name,
         backend=backend,
         max_batch_size=plan.max_batch_size,
-        inputs=contract.inputs(name, plan.version, plan.logits_datatype, plan.request_fields),
+        inputs=_inputs(plan, name),
         outputs=contract.outputs(name, plan.version, plan.logits_datatype),
         parameters=parameters,
         decoupled=decoupled,
         batching=batching,
         instances=instances,
     )
+
+
+def _inputs(plan: RepositoryPlan, name: str) -> tuple[contract.Tensor, ...]:
+    """Those of the contract, and the scope of a request where lookups keep texts."""
+    inputs = contract.inputs(name, plan.version, plan.logits_datatype, plan.request_fields)
+    has_scope = name == BLS and plan.lookup_memory_megabytes > 0
+    return (*inputs, contract.LOOKUP_SCOPE) if has_scope else inputs
 
 
 def _sources() -> Iterator[tuple[str, str]]:

@@ -136,6 +136,7 @@ RUN: dict[str, Any] = {
     "speculation.draftTarget.draftAhead": 2,
     "speculation.draftTarget.rowsPerCall": 2,
     "speculation.draftTarget.lookup.minMatch": 3,
+    "speculation.draftTarget.lookup.memoryMegabytes": 64,
     "speculation.eagle.choices": [[0], [0, 0]],
     "speculation.medusa.choices": [[0], [0, 0]],
     "serving.replicas": 3,

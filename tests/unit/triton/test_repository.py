@@ -221,3 +221,14 @@ def test_launch_is_an_argument_list() -> None:
     restricted = [flag for flag in argv if "restricted" in flag]
     assert all("\n" in flag for flag in restricted)
     assert len(restricted) == 2
+
+
+def test_scope_is_an_input_where_lookups_keep_texts() -> None:
+    plan = replace(PLAN, lookup_min_match=2, lookup_memory_megabytes=64)
+    with_memory, without = render(plan), render(replace(plan, lookup_memory_megabytes=0))
+    bls = "tensorrt_llm_bls"
+    assert parameters(with_memory, bls)["lookup_memory_megabytes"] == "64"
+    inputs = config(with_memory, bls).input
+    assert [tensor.optional for tensor in inputs if tensor.name == "lookup_scope"] == [True]
+    assert "lookup_memory_megabytes" not in parameters(without, bls)
+    assert "lookup_scope" not in [tensor.name for tensor in config(without, bls).input]

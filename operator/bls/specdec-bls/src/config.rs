@@ -86,6 +86,8 @@ pub struct Settings {
     pub adaptive: Option<Adaptive>,
     /// Least tokens of a match whose continuation is a draft; None without lookups.
     pub lookup_min_match: Option<usize>,
+    /// Most bytes of the texts that lookups keep across requests; None to keep none.
+    pub lookup_memory_bytes: Option<usize>,
     /// Most sequences in flight at which drafting is pipelined; 0 for never.
     pub pipelined_sequences: usize,
     /// Most sequences in flight, at least 1.
@@ -124,6 +126,10 @@ impl Settings {
         let draft = draft.filter(|name| !name.is_empty());
         let min_match = config.number("lookup_min_match", 0)?;
         let lookup_min_match = Some(min_match).filter(|tokens| *tokens > 0);
+        let megabytes = config.number("lookup_memory_megabytes", 0)?;
+        let lookup_memory_bytes = lookup_min_match
+            .filter(|_| megabytes > 0)
+            .map(|_| megabytes << 20);
         let capabilities = config.capabilities(draft.is_some(), lookup_min_match.is_some())?;
         let pipelined_sequences = config.number("draft_ahead", 0)?;
         let max_in_flight = config.number("max_in_flight", 16)?;
@@ -140,6 +146,7 @@ impl Settings {
             target: config.text("tensorrt_llm_model_name", "tensorrt_llm"),
             adaptive: config.adaptive(&capabilities)?,
             lookup_min_match,
+            lookup_memory_bytes,
             pipelined_sequences: draft.as_ref().map_or(0, |_| pipelined_sequences),
             max_in_flight,
             accumulate_tokens: TRUE_VALUES.contains(&accumulate.as_str()),

@@ -178,6 +178,15 @@ fn lookups_draft_without_a_draft_model() {
 }
 
 #[test]
+fn memory_is_of_lookups_and_off_by_default() {
+    let megabytes = ("lookup_memory_megabytes", "3");
+    let both = with(&[("lookup_min_match", "3"), megabytes]);
+    assert_eq!(both.lookup_memory_bytes, Some(3 << 20));
+    assert_eq!(with(&[megabytes]).lookup_memory_bytes, None);
+    assert_eq!(with(&[("lookup_min_match", "3")]).lookup_memory_bytes, None);
+}
+
+#[test]
 fn draft_parameters_need_a_draft() {
     let adaptive = ("draft_length_policy", "Adaptive");
     let settings = with(&[("tensorrt_llm_draft_model_name", ""), adaptive]);

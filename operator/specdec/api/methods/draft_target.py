@@ -31,9 +31,13 @@ class Acceptance(StrEnum):
 
 
 class Lookup(Value):
-    """Draft tokens from the text itself: what followed a match of at least `minMatch` tokens."""
+    """Draft tokens from the text itself: what followed a match of at least `minMatch` tokens.
+
+    With `memoryMegabytes`, also from earlier texts of the scope that a request names.
+    """
 
     min_match: int = 2
+    memory_megabytes: int | None = None
 
 
 class DraftTarget(Block):

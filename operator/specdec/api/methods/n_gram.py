@@ -9,12 +9,14 @@ class NGram(Block):
     """N-grams of prompt and answer.
 
     Engines take drafts of the BLS, which searches the longest match of at least `minMatch` tokens.
+    With `memoryMegabytes`, it also searches the earlier texts of the scope that a request names.
     The other fields are of backend PyTorch. `maxMatchingSize` is the length of the longest n-gram
     that is searched, in tokens. `keepAll` keeps every continuation of an n-gram, and `useOldest`
     proposes the oldest of them. With `publicPool` requests share their n-grams.
     """
 
     min_match: int = 2
+    memory_megabytes: int | None = None
     max_matching_size: int = 4
     keep_all: bool = True
     use_oldest: bool = True

@@ -130,6 +130,7 @@ class DraftTargetMethod(MethodDefinition):
             max_draft_tokens=longest,
             adaptive=lengths.adaptive(model, longest),
             lookup_min_match=own.lookup.min_match if own.lookup else 0,
+            lookup_memory_megabytes=own.lookup.memory_megabytes or 0 if own.lookup else 0,
             draft_ahead=_draft_ahead(own, server),
             rows_per_call=rows,
             engine_queue_delay_us=_queue_delay(model, plan, rows),

@@ -50,6 +50,7 @@ class NGramMethod(MethodDefinition):
         return replace(
             plan,
             lookup_min_match=own.min_match,
+            lookup_memory_megabytes=own.memory_megabytes or 0,
             draft_tokens=self.draft_tokens(model),
             max_draft_tokens=longest,
             adaptive=lengths.adaptive(model, longest),

@@ -30,6 +30,7 @@ _REMOVED = {
         "no request can set a draft length; from 1.3 on, draftLengthByLoad lowers it under load"
     ),
     "spec.speculation.nGram.minMatch": "the server searches n-grams up to maxMatchingSize",
+    "spec.speculation.nGram.memoryMegabytes": "the server has no memory with scopes",
     "spec.speculation.draftTarget.topology": _SHARED,
     "spec.speculation.draftTarget.placement": _SHARED,
     "spec.speculation.draftTarget.acceptance": "the server chooses how it accepts draft tokens",

@@ -12,10 +12,13 @@ use crate::lookup::CLASSES;
 
 /// The first guess for each class: for matches of 1, 2, 4, ... and from 32 tokens on, where
 /// occurrences disagree about the next token, and then where they agree. Rounded down from what the
-/// texts of `make bench NAME=drafting` show.
+/// texts of `make bench NAME=drafting` show. Another text is as good a guess or a worse one, so the
+/// guesses for the memory, which follow, are lower.
 const GUESSES: [f64; CLASSES] = [
     0.1, 0.15, 0.15, 0.3, 0.3, 0.5, //
-    0.4, 0.6, 0.8, 0.85, 0.9, 0.95,
+    0.4, 0.6, 0.8, 0.85, 0.9, 0.95, //
+    0.1, 0.1, 0.15, 0.2, 0.3, 0.4, //
+    0.3, 0.4, 0.6, 0.7, 0.8, 0.9,
 ];
 
 /// The acceptance of candidate tokens, by their class.

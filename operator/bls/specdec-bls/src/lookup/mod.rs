@@ -6,12 +6,19 @@
 //! and the answer, as SuffixDecoding does with a suffix tree (Oliaro et al. 2024, arXiv:2411.04975).
 
 pub mod automaton;
+pub mod memory;
+mod segment;
+
+use std::sync::Arc;
 
 use automaton::{Automaton, Occurrence};
+use memory::Memory;
 
 /// Number of [`Candidate::classes`].
-pub const CLASSES: usize = 12;
-const CERTAIN: usize = CLASSES / 2;
+pub const CLASSES: usize = 24;
+/// The first class of candidates from the memory. Those from the text itself are less.
+const MEMORY: usize = CLASSES / 2;
+const CERTAIN: usize = MEMORY / 2;
 
 /// Draft tokens from an earlier occurrence of the last tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +32,25 @@ pub struct Candidate {
     pub matched: usize,
 }
 
+impl Candidate {
+    /// Whether it comes from another text of the same scope.
+    pub fn is_from_memory(&self) -> bool {
+        self.classes.first().is_some_and(|class| *class >= MEMORY)
+    }
+}
+
+/// The class of a match by its length.
+fn size_class(matched: usize) -> usize {
+    (matched.max(1).ilog2() as usize).min(CERTAIN - 1)
+}
+
+/// The texts of one scope.
+#[derive(Clone, Debug)]
+struct Scoped {
+    memory: Arc<Memory>,
+    scope: String,
+}
+
 /// The text of one sequence, and the search in it.
 #[derive(Debug, Default)]
 pub struct Lookup {
@@ -32,6 +58,8 @@ pub struct Lookup {
     /// Number of tokens in the automaton.
     known: usize,
     min_match: usize,
+    /// Also search the texts of this scope.
+    scoped: Option<Scoped>,
 }
 
 impl Lookup {
@@ -40,6 +68,14 @@ impl Lookup {
         Self {
             min_match: min_match.max(1),
             ..Self::default()
+        }
+    }
+
+    /// Also search the texts of a scope, where the match in the text itself is shorter.
+    pub fn remembering(self, memory: Arc<Memory>, scope: String) -> Self {
+        Self {
+            scoped: Some(Scoped { memory, scope }),
+            ..self
         }
     }
 
@@ -64,6 +100,17 @@ impl Lookup {
     /// At most `most` tokens that may follow `ids`, all of which were learned. None if no match is
     /// long enough.
     pub fn candidate(&self, ids: &[i32], most: usize) -> Option<Candidate> {
+        let own = self.own_candidate(ids, most);
+        let longer = own.as_ref().map_or(0, |own| own.matched + 1);
+        let remembered = self.scoped.as_ref().and_then(|scoped| {
+            let least = self.min_match.max(longer);
+            scoped.memory.candidate(&scoped.scope, ids, least, most)
+        });
+        remembered.or(own)
+    }
+
+    /// The candidate from the text itself.
+    fn own_candidate(&self, ids: &[i32], most: usize) -> Option<Candidate> {
         let longest = self.automaton.longest()?;
         if longest.length < self.min_match || most == 0 {
             return None;
@@ -94,7 +141,7 @@ impl Lookup {
 
     /// The class of a token after a match of `matched` tokens.
     fn class(&self, at: Option<Occurrence>, matched: usize) -> usize {
-        let size = (matched.max(1).ilog2() as usize).min(CERTAIN - 1);
+        let size = size_class(matched);
         match at.is_some_and(|at| self.automaton.is_certain(at)) {
             true => CERTAIN + size,
             false => size,

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 
 use crate::error::Error;
+use crate::lookup::memory::MAX_SCOPE_BYTES;
 use crate::tokenizer::text_of;
 use triton::{DataType, Tensor, element_count, packed};
+
+const SCOPE: &str = "lookup_scope";
 
 /// All tensors of a request. Each has as many elements as its shape states, for every prompt.
 pub struct Fields<'a> {
@@ -108,6 +111,19 @@ impl Row<'_> {
         let texts = field.texts.iter().skip(self.row * field.per_row);
         let texts = texts.take(field.per_row).map(|value| text_of(value, name));
         texts.map(|text| text.map(str::to_owned)).collect()
+    }
+
+    /// The scope of lookups; None where it is missing or empty. A message never repeats it.
+    pub fn scope(&self) -> Result<Option<String>, Error> {
+        let scope = self.strings(SCOPE)?.into_iter().next();
+        let scope = scope.filter(|scope| !scope.is_empty());
+        match &scope {
+            Some(scope) if scope.len() > MAX_SCOPE_BYTES => Err(Error::InvalidRequest(format!(
+                "{SCOPE} has {} bytes, more than the limit of {MAX_SCOPE_BYTES}: use a shorter one",
+                scope.len()
+            ))),
+            _ => Ok(scope),
+        }
     }
 
     /// The first number, rounded toward zero; `default` without one.

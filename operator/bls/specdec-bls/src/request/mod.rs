@@ -114,6 +114,7 @@ impl Prompt<'_> {
                 .into_iter()
                 .filter(|text| !text.is_empty())
                 .collect(),
+            lookup_scope: values.scope()?,
             use_draft_logits: values.flag("use_draft_logits", self.server.use_draft_logits),
             stream: values.flag("stream", false),
             exclude_input: values.flag("exclude_input_in_output", false),

@@ -43,6 +43,8 @@ pub struct Task {
     pub stop_words: Vec<Vec<i32>>,
     /// The stop words as text, to detect those that begin or end inside a token.
     pub stop_texts: Vec<String>,
+    /// The scope whose texts lookups search, and which learns this one; None for no scope.
+    pub lookup_scope: Option<String>,
     /// The target compares the draft's logits to accept a token.
     pub use_draft_logits: bool,
     /// The answer is sent in parts.

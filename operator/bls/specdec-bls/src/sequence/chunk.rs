@@ -31,8 +31,9 @@ pub enum Source {
     Model,
     /// A pipelined call of the draft model.
     PipelinedModel,
-    /// An earlier occurrence of the last tokens. Each token has a class of its acceptance.
-    Lookup { classes: Vec<usize> },
+    /// An earlier occurrence of the last tokens, in the text itself or in the memory. Each token
+    /// has a class of its acceptance.
+    Lookup { classes: Vec<usize>, memory: bool },
 }
 
 /// Draft tokens, with the logits they were drawn from where acceptance compares logits.

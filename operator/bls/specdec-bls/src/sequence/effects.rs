@@ -73,6 +73,8 @@ pub struct Counts {
     pub pipelined_rounds: usize,
     /// The draft tokens came from a lookup, not from the draft model.
     pub lookup: bool,
+    /// They came from the memory, not in the text itself.
+    pub memory: bool,
     /// Tokens of the answer.
     pub generated: usize,
 }
@@ -88,6 +90,7 @@ impl Counts {
             rounds: chunk.rounds,
             pipelined_rounds: usize::from(chunk.source == Source::PipelinedModel),
             lookup: matches!(chunk.source, Source::Lookup { .. }),
+            memory: matches!(chunk.source, Source::Lookup { memory: true, .. }),
             generated: chunk.tokens.len(),
         }
     }

@@ -41,6 +41,11 @@ impl Sequence {
         }
     }
 
+    /// Prompt and answer so far.
+    pub fn ids(&self) -> &[i32] {
+        self.tokens.ids()
+    }
+
     /// The proposal of a lookup, if there is one and it is worth a round.
     fn looked_up(&mut self) -> Option<Proposal> {
         // The prompt is learned during the first call, which therefore is not delayed.
@@ -62,10 +67,12 @@ impl Sequence {
         let length = policy.choose_lookup(&candidate.classes, alternative);
         candidate.tokens.truncate(length);
         candidate.classes.truncate(length);
+        let memory = candidate.is_from_memory();
         (length > 0).then_some(Proposal {
             tokens: candidate.tokens,
             logits: None,
             source: Source::Lookup {
+                memory,
                 classes: candidate.classes,
             },
         })

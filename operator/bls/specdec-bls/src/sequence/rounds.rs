@@ -146,7 +146,7 @@ impl Sequence {
         }
         let policy = &mut self.resources.draft_length;
         match &chunk.source {
-            Source::Lookup { classes } => {
+            Source::Lookup { classes, .. } => {
                 policy.lookup_completed(classes, chunk.accepted, verify_seconds);
             }
             Source::Model | Source::PipelinedModel => {

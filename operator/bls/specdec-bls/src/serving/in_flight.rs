@@ -165,7 +165,12 @@ impl InFlightSequence {
         }
         let ended = effects.end.is_some();
         if let Some(end) = effects.end {
+            let completed = end == End::Completed;
             self.end(end);
+            // After the client has its answer.
+            if completed {
+                self.bls.remember(&self.task, sequence.ids());
+            }
         }
         ended
     }

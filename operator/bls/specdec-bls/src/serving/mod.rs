@@ -12,6 +12,7 @@ mod batch;
 mod calls;
 mod in_flight;
 mod intake;
+mod memory;
 mod metrics;
 mod model;
 pub mod pool;

@@ -21,7 +21,8 @@ use crate::draft_length::{AdaptivePolicy, DraftLength, FixedLength};
 use crate::engine::Role;
 use crate::error::Error;
 use crate::lock::locked;
-use crate::lookup::Lookup;
+
+use crate::lookup::memory::Memory;
 use crate::request::limits::Limits;
 use crate::request::task::Task;
 use crate::sequence::{Event, Resources, Sequence};
@@ -35,6 +36,8 @@ pub struct Bls {
     pub(super) limits: Limits,
     pub(super) metrics: Arc<Metrics>,
     policy: Option<AdaptivePolicy>,
+    /// Finished texts that lookups search, by scope.
+    pub(super) memory: Option<Arc<Memory>>,
     pub(super) batcher: Mutex<Batcher<Row>>,
     /// Pipelined draft calls that may be sent beside those in flight.
     pub(super) pipelined_slots: AtomicUsize,
@@ -104,6 +107,7 @@ impl Bls {
             tokenizer,
             metrics: Arc::new(metrics),
             policy,
+            memory: settings.lookup_memory_bytes.map(Memory::new).map(Arc::new),
             batcher: Mutex::new(batcher),
             pipelined_slots: AtomicUsize::new(settings.pipelined_sequences),
             refusals: AtomicUsize::new(0),
@@ -150,7 +154,7 @@ impl Bls {
             has_draft: self.settings.draft.is_some(),
             pipelined: self.settings.pipelined_sequences > 0,
             streams: self.settings.decoupled,
-            lookup: self.settings.lookup_min_match.map(Lookup::new),
+            lookup: self.lookup(&task),
         };
         let sequence = Sequence::new(Arc::clone(&task), resources);
         let number = self.next_number();

@@ -1,4 +1,5 @@
-//! Counters of draft tokens by their source: the draft model, or lookups.
+//! Counters of draft tokens by their source: the draft model, or lookups in the text itself or in
+//! the memory.
 
 use triton::{Error, Metric, MetricFamily};
 
@@ -15,6 +16,7 @@ struct Source {
 pub struct Sources {
     model: Source,
     lookup: Source,
+    memory: Source,
 }
 
 impl Sources {
@@ -23,7 +25,7 @@ impl Sources {
         let families = [
             MetricFamily::counter(
                 "specdec_rounds_by_source_total",
-                "Rounds with a proposal, by its source: model or lookup",
+                "Rounds with a proposal, by its source: model, lookup or memory",
             )?,
             MetricFamily::counter(
                 "specdec_draft_tokens_by_source_total",
@@ -46,6 +48,7 @@ impl Sources {
         Ok(Self {
             model: source("model")?,
             lookup: source("lookup")?,
+            memory: source("memory")?,
         })
     }
 
@@ -54,9 +57,10 @@ impl Sources {
         if counts.drafted == 0 {
             return;
         }
-        let source = match counts.lookup {
-            true => &self.lookup,
-            false => &self.model,
+        let source = match (counts.lookup, counts.memory) {
+            (true, true) => &self.memory,
+            (true, false) => &self.lookup,
+            (false, _) => &self.model,
         };
         source.rounds.increment(counts.rounds as f64);
         source.drafted.increment(counts.drafted as f64);

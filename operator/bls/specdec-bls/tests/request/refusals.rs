@@ -282,3 +282,12 @@ fn tensors_that_contradict_their_shape_are_refused() {
         assert!(sentence.starts_with(message), "{sentence}");
     }
 }
+
+#[test]
+fn long_scope_is_refused_without_its_name() {
+    let scope = bytes("lookup_scope", &[b'x'; 129]);
+    assert_eq!(
+        refused(vec![scope], &server()),
+        "lookup_scope has 129 bytes, more than the limit of 128: use a shorter one"
+    );
+}

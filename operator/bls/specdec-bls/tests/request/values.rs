@@ -250,3 +250,11 @@ fn prompts_of_one_request_have_their_own_values() {
         texts("guided_decoding_guide", &[&["second"]])
     );
 }
+
+#[test]
+fn scope_is_read_and_an_empty_one_is_none() {
+    let named = |name: &str| task(vec![texts("lookup_scope", &[&[name]])]).lookup_scope;
+    assert_eq!(named("tenant 7"), Some("tenant 7".to_owned()));
+    assert_eq!(named(""), None);
+    assert_eq!(task(vec![]).lookup_scope, None);
+}

@@ -9,7 +9,7 @@ use triton_specdec::tokenizer::Tokenizer;
 use self::engine::next;
 use self::numbers::Numbers;
 #[allow(unused_imports)]
-pub use self::run::{Pipelined, Run};
+pub use self::run::{Outcome, Pipelined, Run};
 
 pub mod changing_policy;
 pub mod engine;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use triton_specdec::draft_length::{DraftLength, FixedLength};
 use triton_specdec::engine::{Call, EngineResult, Role, new_tokens};
 use triton_specdec::lookup::Lookup;
+use triton_specdec::lookup::memory::Memory;
 use triton_specdec::request::task::Task;
 use triton_specdec::sequence::part::Part;
 use triton_specdec::sequence::{Counts, Effects, End, Event, Resources, Sequence};
@@ -45,6 +46,8 @@ pub struct Run {
     pub draft_length: Option<Box<dyn DraftLength>>,
     /// Least tokens of a match of lookups; None without them.
     pub min_match: Option<usize>,
+    /// Lookups also search this memory, in this scope.
+    pub memory: Option<(Arc<Memory>, String)>,
     /// The target can send each token as it decodes it.
     pub streams: bool,
     /// The client disconnects after this many calls of the target and tokens of streamed calls.
@@ -58,6 +61,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// The share of lookups in the counts.
     pub lookup: Counts,
+    /// Draft tokens of lookups that the target accepted, from the memory.
+    pub remembered: usize,
     /// Why the sequence continued without the draft.
     pub draft_errors: Vec<String>,
     pub target: Engine,
@@ -75,6 +80,7 @@ impl Run {
             tokenizer: Arc::new(Letters),
             draft_length: None,
             min_match: None,
+            memory: None,
             streams: true,
             disconnects_after: usize::MAX,
         }
@@ -83,13 +89,18 @@ impl Run {
     /// Run the sequence to its end. Results that arrive after it must have no effect.
     pub fn finish(self, task: Task) -> Outcome {
         let fixed = Box::new(FixedLength(task.draft_tokens));
+        let lookup = self.min_match.map(Lookup::new);
+        let lookup = lookup.map(|lookup| match self.memory {
+            Some((memory, scope)) => lookup.remembering(memory, scope),
+            None => lookup,
+        });
         let resources = Resources {
             tokenizer: self.tokenizer,
             draft_length: self.draft_length.unwrap_or(fixed),
             has_draft: self.draft.is_some(),
             pipelined: self.pipelined != Pipelined::Off,
             streams: self.streams,
-            lookup: self.min_match.map(Lookup::new),
+            lookup,
         };
         let mut owner = Owner {
             sequence: Sequence::new(Arc::new(task), resources),
@@ -108,6 +119,7 @@ impl Run {
             end: None,
             counts: Counts::default(),
             lookup: Counts::default(),
+            remembered: 0,
             draft_errors: Vec::new(),
             disconnects_after: self.disconnects_after,
             target_calls: 0,
@@ -122,6 +134,7 @@ impl Run {
             end: owner.end.unwrap(),
             counts: owner.counts,
             lookup: owner.lookup,
+            remembered: owner.remembered,
             draft_errors: owner.draft_errors,
             target: owner.target,
             draft: owner.draft,
@@ -188,6 +201,7 @@ struct Owner {
     end: Option<End>,
     counts: Counts,
     lookup: Counts,
+    remembered: usize,
     draft_errors: Vec<String>,
     disconnects_after: usize,
     target_calls: usize,
@@ -244,6 +258,9 @@ impl Owner {
             self.counts.accepted += counts.accepted;
             self.counts.rounds += counts.rounds;
             self.counts.pipelined_rounds += counts.pipelined_rounds;
+            if counts.memory {
+                self.remembered += counts.accepted;
+            }
             if counts.lookup {
                 self.lookup.drafted += counts.drafted;
                 self.lookup.accepted += counts.accepted;
