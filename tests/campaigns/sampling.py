@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from campaigns import letters, serving_tables
+from campaigns.served_pairs import Drafts
 from campaigns.table import Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
 from support.bench_report import Report
@@ -48,6 +49,7 @@ class Case:
         by_logits: acceptance by the two models' logits, else by tokens.
         length: draft tokens a round, 0 for target-only runs.
         minimum: tokens before the end may come.
+        drafts: where the draft tokens come from.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Case:
     length: int
     rules: Sampling
     minimum: int = 0
+    drafts: Drafts = "Model"
 
 
 _SOFT = Sampling(top_p=1.0, temperature=0.8)
@@ -65,6 +68,10 @@ CASES = (
     Case("logits_3_minimum", True, 3, _SOFT, minimum=3),
     Case("tokens_4", False, 4, _SOFT),
     Case("stretches", False, 0, _SOFT),
+    Case("lookup_4", False, 4, _SOFT, drafts="Lookup"),
+    Case("lookup_4_cut", False, 4, Sampling(top_k=5, top_p=0.9), drafts="Lookup"),
+    Case("both_4", False, 4, _SOFT, drafts="Both"),
+    Case("both_4_minimum", False, 4, _SOFT, minimum=3, drafts="Both"),
 )
 
 
@@ -177,8 +184,8 @@ def main() -> int:
     draws, chosen = options.draws, options.case or names
     report = Report()
     begun = time.monotonic()
-    with serving_tables.serving(*tables()) as server:
-        for case in (case for case in CASES if case.name in chosen):
+    for case in (case for case in CASES if case.name in chosen):
+        with serving_tables.serving(*tables(), case.drafts) as server:
             counts = count(case, server, draws)
             name = f"sampling.{case.name}"
             report.figure(f"{name}_draws", [int(counts.sum())], "tokens")

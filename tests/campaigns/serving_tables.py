@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from campaigns import letters
-from campaigns.served_pairs import speculating
+from campaigns.served_pairs import Drafts, speculating
 from campaigns.table import LONGEST, Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.triton.repository import ModelPlan, RepositoryPlan
@@ -48,7 +48,7 @@ def seed(request: Request) -> int:
 
 
 @contextmanager
-def serving(target: Floats, draft: Floats) -> Iterator[Server]:
+def serving(target: Floats, draft: Floats, drafts: Drafts = "Model") -> Iterator[Server]:
     """A server of these logits [vocabulary, vocabulary], token 0 being the end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -56,18 +56,21 @@ def serving(target: Floats, draft: Floats) -> Iterator[Server]:
             version="0.19.0",
             tokenizer_dir=str(letters.write(folder / "letters", len(target))),
             target=ModelPlan(str(folder)),
-            draft=ModelPlan(str(folder)),
+            draft=None if drafts == "Lookup" else ModelPlan(str(folder)),
+            # Of one token, so that nearly every text has matches.
+            lookup_min_match=0 if drafts == "Model" else 1,
             max_batch_size=ROWS,
             draft_tokens=4,
             max_draft_tokens=8,
-            draft_ahead=1,
+            draft_ahead=0 if drafts == "Lookup" else 1,
             rows_per_call=ROWS,
             max_seq_len=LONGEST,
             bls_max_in_flight=4 * ROWS,
         )
         files = speculating(plan)
         for model, logits in zip(_MODELS, (target, draft), strict=True):
-            files |= _files(model, files[f"{model}/config.pbtxt"], logits)
+            if f"{model}/config.pbtxt" in files:
+                files |= _files(model, files[f"{model}/config.pbtxt"], logits)
         with Server(installed_server(), files, folder / "server") as server:
             yield server
 

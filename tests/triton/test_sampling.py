@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns import sampling, serving_tables
+from campaigns import exchange, sampling, serving_tables
 from campaigns.sampling import CASES, Case
 from support.triton_server import Server
 
@@ -21,7 +21,22 @@ def table_server() -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("drafts", ["Lookup", "Both"])
+def test_answers_with_lookups_are_samples_of_the_target(drafts: str) -> None:
+    cases = [case for case in CASES if case.drafts == drafts]
+    with serving_tables.serving(*sampling.tables(), cases[0].drafts) as server:
+        looked_up = 0.0
+        for case in cases:
+            drawn = sampling.count(case, server, DRAWS)
+            assert sampling.p_value(case, drawn) > sampling.P_VALUE, case.name
+            # Drafts that are never accepted prove nothing.
+            before, looked_up = looked_up, exchange.counts(server)["looked_up"]
+            assert looked_up > before, case.name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.drafts == "Model"], ids=lambda case: case.name
+)
 def test_answers_are_samples_of_the_target(table_server: Server, case: Case) -> None:
     counts = sampling.count(case, table_server, DRAWS)
     assert sampling.p_value(case, counts) > sampling.P_VALUE
