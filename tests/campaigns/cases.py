@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.served_pairs import MAX_DRAFT_TOKENS, PAIR, ServedPair
+from campaigns.served_pairs import MAX_DRAFT_TOKENS, PAIR, Drafts, ServedPair
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 
@@ -28,6 +28,7 @@ class Case:
 
     Attributes:
         end: what ends the expected answer.
+        drafts: where the draft tokens of its server come from.
         beside: other prompts of its request.
         trouble: why there is no answer, empty where there is one.
     """
@@ -36,6 +37,7 @@ class Case:
     values: dict[str, Any]
     expected: str
     end: str
+    drafts: Drafts
     beside: int = 0
     parts: list[str] = field(default_factory=list)
     trouble: str = ""
@@ -97,7 +99,8 @@ class Maker:
         ended = "end token" if len(tokens) < min(limit, room) else "length limit"
         if len(tokens) == room < limit:
             ended = "sequence limit"
-        return Case(number, values, expected, "stop word" if stopped else ended)
+        kind = "stop word" if stopped else ended
+        return Case(number, values, expected, kind, self._served.drafts)
 
     def _way(self, numbers: random.Random, limit: int) -> dict[str, Any]:
         """How the answer is to be made, which changes nothing about it."""

@@ -66,6 +66,8 @@ def main() -> int:
             totals["differing"] += not case.equal
             totals["streamed"] += bool(case.values["stream"])
             totals["beside_others"] += case.beside > 0
+            way = "streamed" if case.values["stream"] else "whole"
+            totals[f"drafts of {case.drafts} {way}".lower()] += 1
             totals[f"ended by {case.end}"] += 1
             if not case.equal:
                 print(case.complaint(), file=sys.stderr, flush=True)
