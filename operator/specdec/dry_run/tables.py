@@ -62,7 +62,8 @@ def verdict(plan: Json) -> str:
     served = f"{runtime['method']} on {runtime['backend']} {runtime['version']}" if runtime else ""
     gpus = runtime.get("gpusPerPod", 0)
     parts = [f"{resource['namespace']}/{resource['name']} is accepted: {served}"]
-    parts[0] += f", {gpus} GPUs in each pod" if gpus else ", no GPU" if runtime else ""
+    if runtime:
+        parts[0] += f", {gpus} GPU{'s' * (gpus > 1)} in each pod" if gpus else ", no GPU"
     later = [stage["type"] for stage in plan["stages"] if stage["basis"] == LATER]
     if later:
         parts.append(f"{', '.join(later)} are {LATER}")
@@ -104,6 +105,8 @@ def _devices(plan: Json) -> Table:
         row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
         if ranks.get(role):
             row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
+    if runtime.get("maxDraftTokens") and "draft" not in runtime["devices"]:
+        row(table, "devices of a draft", "none: no draft model")
     return table
 
 

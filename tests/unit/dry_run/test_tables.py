@@ -22,6 +22,25 @@ def test_first_line_is_the_verdict() -> None:
     assert first.startswith("default/reference-baseline is accepted: None on Reference 0.19.0, no")
 
 
+def test_method_without_a_draft_model_takes_no_gpu_for_it() -> None:
+    def shown(sample: str) -> tuple[str, list[str]]:
+        plan = plan_json("-f", SAMPLES[sample])
+        roles = [engine["role"] for engine in plan["engines"]]
+        text = run("plan", "-f", SAMPLES[sample]).stdout
+        rows = [line for line in text.splitlines() if line.startswith("devices of")]
+        return f"{plan['plan']['gpusPerPod']} GPUs for {roles}", rows
+
+    assert shown("tensorrt-ngram") == (
+        "1 GPUs for ['target']",
+        ["devices of the target  0", "devices of a draft     none: no draft model"],
+    )
+    assert shown("tensorrt-draft-target-dedicated") == (
+        "5 GPUs for ['target', 'draft']",
+        ["devices of the target    0, 1, 2, 3", "devices of the draft     4"],
+    )
+    assert shown("tensorrt-baseline")[1] == ["devices of the target  0, 1, 2, 3"]
+
+
 def test_pipe_gets_whole_lines_without_padding() -> None:
     text = run("plan", "-f", SAMPLES["tensorrt-draft-target-shared"]).stdout
     assert not [line for line in text.splitlines() if line.endswith(" ")]
