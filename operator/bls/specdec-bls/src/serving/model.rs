@@ -21,7 +21,6 @@ use crate::draft_length::{AdaptivePolicy, DraftLength, FixedLength};
 use crate::engine::Role;
 use crate::error::Error;
 use crate::lock::locked;
-
 use crate::lookup::memory::Memory;
 use crate::request::limits::Limits;
 use crate::request::task::Task;
