@@ -26,6 +26,7 @@ OURS = {
         "max_seq_len",
         "draft_ahead",
         "lookup_min_match",
+        "lookup_memory_megabytes",
         "rows_per_call",
         "synchronize_rounds",
         "draft_length_policy",
@@ -38,8 +39,11 @@ OURS = {
         "add_special_tokens",
     },
 }
-# Outputs that our own models have beside those of the layout.
-OUR_OUTPUTS = {"tensorrt_llm_bls": {"acceptance_histogram INT32 [-1] -"}}
+# Inputs and outputs that our own models have beside those of the layout.
+OUR_TENSORS = {
+    "in": {"tensorrt_llm_bls": {"lookup_scope STRING [1] o"}},
+    "out": {"tensorrt_llm_bls": {"acceptance_histogram INT32 [-1] -"}},
+}
 # Models that the layout runs in Python, and we in a backend of our own.
 BACKENDS = {"tensorrt_llm_bls": "specdec"}
 Table = dict[str, list[list[str]]]
@@ -99,7 +103,7 @@ def _tensors(config: Any, published: Table, model: str, logits: str) -> Iterator
         declared = Counter(_tensor(tensor) for tensor in tensors)
         yield from (f"{side} lacks {tensor}" for tensor in (expected - declared).elements())
         more = declared - expected
-        ours = OUR_OUTPUTS.get(model, set()) if side == "out" else set()
+        ours = OUR_TENSORS[side].get(model, set())
         yield from (f"{side} has {tensor}" for tensor in more.elements() if tensor not in ours)
 
 

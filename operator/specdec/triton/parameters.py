@@ -107,9 +107,6 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
 def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
     """Parameters of `tensorrt_llm_bls`: four of TensorRT-LLM's layout, then those of our BLS."""
     in_flight = plan.bls_max_in_flight or 2 * plan.max_batch_size
-    memory: Parameters = ()
-    if plan.lookup_memory_megabytes:
-        memory = (("lookup_memory_megabytes", str(plan.lookup_memory_megabytes)),)
     return (
         ("accumulate_tokens", "false"),
         ("tensorrt_llm_model_name", target),
@@ -121,7 +118,7 @@ def bls_parameters(plan: RepositoryPlan, target: str, draft: str) -> Parameters:
         ("min_draft_length", str(plan.adaptive.least) if plan.adaptive else ""),
         ("max_draft_length", str(plan.adaptive.most) if plan.adaptive else ""),
         ("lookup_min_match", str(plan.lookup_min_match)),
-        *memory,
+        ("lookup_memory_megabytes", str(plan.lookup_memory_megabytes)),
         ("draft_ahead", str(plan.draft_ahead if plan.draft else 0)),
         ("max_seq_len", _max_seq_len(plan)),
         ("use_draft_logits", _word(plan.use_draft_logits)),

@@ -58,6 +58,9 @@ EXPECTED = {
         PAIR,
     ),
     "tensorrt-fp8-one-gpu": Expected("Plain", 1, 1, {"target": [0], "draft": [0]}, {}, PAIR),
+    "tensorrt-draft-target-lookup": Expected(
+        "Plain", 1, 1, {"target": [0], "draft": [0]}, {}, PAIR
+    ),
     "tensorrt-ngram": Expected(
         "Plain", 1, 1, {"target": [0]}, {}, {"target": "draft_tokens_external"}
     ),

@@ -230,5 +230,5 @@ def test_scope_is_an_input_where_lookups_keep_texts() -> None:
     assert parameters(with_memory, bls)["lookup_memory_megabytes"] == "64"
     inputs = config(with_memory, bls).input
     assert [tensor.optional for tensor in inputs if tensor.name == "lookup_scope"] == [True]
-    assert "lookup_memory_megabytes" not in parameters(without, bls)
+    assert parameters(without, bls)["lookup_memory_megabytes"] == "0"
     assert "lookup_scope" not in [tensor.name for tensor in config(without, bls).input]
