@@ -30,7 +30,7 @@ specdec_rounds_total{{{bls}}} {n["rounds"]}
 specdec_draft_tokens_total{{{bls}}} {n["drafted"]}
 # TYPE specdec_accepted_tokens_total counter
 specdec_accepted_tokens_total{{{bls}}} {n["accepted"]}
-# TYPE specdec_generated_tokens_total counter
+{_by_source(n)}# TYPE specdec_generated_tokens_total counter
 specdec_generated_tokens_total{{{bls}}} {n["generated"]}
 # TYPE specdec_fallback_total counter
 specdec_fallback_total{{{bls},reason="draft_error"}} {n["fallbacks"]}
@@ -44,6 +44,20 @@ nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorr
 nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",model="tensorrt_llm_draft"}} 0.1
 nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="tensorrt_llm"}} 4096
 """
+
+
+def _by_source(counts: dict[str, float]) -> str:
+    """The counters by source, of the sources in the keys of `counts`, such as `drafted lookup`."""
+    sources = {key.partition(" ")[2] for key in counts} - {""}
+    lines = []
+    for kind, metric in (("drafted", "draft"), ("accepted", "accepted")):
+        name = f"specdec_{metric}_tokens_by_source_total"
+        lines.append(f"# TYPE {name} counter" if sources else "")
+        lines += [
+            f'{name}{{model="tensorrt_llm_bls",source="{source}"}} {counts[f"{kind} {source}"]}'
+            for source in sorted(sources)
+        ]
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 LATER = {

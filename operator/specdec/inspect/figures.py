@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,6 +24,11 @@ _COUNTERS = {
     "specdec_generated_tokens_total": "generated",
     "specdec_fallback_total": "fallbacks",
 }
+# Counters with the label `source`.
+_BY_SOURCE = {
+    "specdec_draft_tokens_by_source_total": "drafted",
+    "specdec_accepted_tokens_by_source_total": "accepted",
+}
 _GAUGES = {"specdec_requests_in_flight": "in_flight", "specdec_draft_length": "draft_length"}
 
 
@@ -33,13 +38,27 @@ class Reading:
 
     Attributes:
         at: time of the reading in seconds of a monotonic clock.
-        totals: counters since the server's start by short name, without those that it lacks.
+        totals: counters since the server's start by short name, without those that it lacks. The
+            name of a counter by source ends with the source, as in `drafted lookup`.
         levels: gauges by short name; `kv` is the use of the fullest cache, 0 to 1.
     """
 
     at: float
     totals: Mapping[str, float]
     levels: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SourceFigures:
+    """The drafts of one source.
+
+    Attributes:
+        share_percent: of all draft tokens.
+        acceptance_percent: share of its draft tokens that were accepted.
+    """
+
+    share_percent: float
+    acceptance_percent: float
 
 
 @dataclass(frozen=True)
@@ -54,6 +73,7 @@ class Figures:
         requests_per_second, tokens_per_second: rates of finished requests and their tokens.
         fallbacks: requests that continued without speculation.
         kv_percent: use of the fullest key/value cache.
+        sources: what drafted, such as `model` or `lookup`, the most draft tokens first.
     """
 
     acceptance_percent: float | None = None
@@ -65,6 +85,7 @@ class Figures:
     tokens_per_second: float | None = None
     fallbacks: float | None = None
     kv_percent: float | None = None
+    sources: Mapping[str, SourceFigures] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The figures by name."""
@@ -82,6 +103,9 @@ def reading(text: str, at: float) -> Reading:
     for sample in samples:
         if sample.name in _COUNTERS:
             name = _COUNTERS[sample.name]
+            totals[name] = totals.get(name, 0.0) + sample.value
+        elif sample.name in _BY_SOURCE:
+            name = f"{_BY_SOURCE[sample.name]} {sample.labels.get('source', '')}"
             totals[name] = totals.get(name, 0.0) + sample.value
         elif sample.name in _GAUGES:
             name = _GAUGES[sample.name]
@@ -124,7 +148,23 @@ def figures(before: Reading | None, after: Reading) -> Figures:
         tokens_per_second=_rate(growth.get("generated"), seconds),
         fallbacks=growth.get("fallbacks"),
         kv_percent=gauges.kv_percent,
+        sources=_sources(growth),
     )
+
+
+def _sources(growth: Mapping[str, float]) -> dict[str, SourceFigures]:
+    """The figures of each source that drafted tokens."""
+    counts = {
+        source: (count, growth.get(f"accepted {source}", 0.0))
+        for name, count in growth.items()
+        for kind, _, source in [name.partition(" ")]
+        if kind == "drafted" and source and count > 0
+    }
+    drafted = sum(count for count, _ in counts.values())
+    return {
+        source: SourceFigures(100 * count / drafted, 100 * accepted / count)
+        for source, (count, accepted) in sorted(counts.items(), key=lambda item: -item[1][0])
+    }
 
 
 def _rate(count: float | None, seconds: float) -> float | None:

@@ -5,7 +5,7 @@ The command creates one `Display` and passes it the rows of each read.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -103,7 +103,20 @@ def table(rows: Sequence[Row]) -> Table:
         namespace = [item.namespace] if several_namespaces else []
         cells = (_cell(item, name, template) for _, name, template in _FIGURES)
         row(result, *namespace, item.pod, Text(plain(state), style), *cells)
+        for line in _sources(item):
+            row(result, *("" for _ in namespace), *line)
     return result
+
+
+def _sources(item: Row) -> Iterator[tuple[str, ...]]:
+    """The cells of a line for each source of drafts, if there are several."""
+    sources = item.figures.sources if item.figures else {}
+    if len(sources) < 2:
+        return
+    rest = ("",) * (len(_FIGURES) - 1)
+    for source, did in sources.items():
+        share = f"{did.share_percent:.0f} %"
+        yield (f"- {plain(source)}", share, f"{did.acceptance_percent:.1f}", *rest)
 
 
 def _cell(item: Row, name: str, template: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from specdec.cli.app import app
 from specdec.cluster import Transient
-from specdec.inspect.figures import Figures, figures, reading
+from specdec.inspect.figures import Figures, SourceFigures, figures, reading
 from specdec.inspect.show import Display, table
 from specdec.inspect.top import Row, Watch
 from support.fake_api import Api, Json, pages, pod, proxied
@@ -43,6 +44,39 @@ def test_figures_cover_the_time_between_two_readings() -> None:
         fallbacks=1.0,
         kv_percent=50.0,
     )
+
+
+BEFORE = {"drafted model": 100, "accepted model": 50, "drafted lookup": 9, "accepted lookup": 9}
+AFTER = {"drafted model": 120, "accepted model": 60, "drafted lookup": 69, "accepted lookup": 63}
+
+
+def test_sources_of_drafts_have_figures_of_their_own() -> None:
+    result = figures(reading(page(**BEFORE), 1.0), reading(page(**AFTER), 2.0))
+    assert list(result.sources.items()) == [
+        ("lookup", SourceFigures(share_percent=75.0, acceptance_percent=90.0)),
+        ("model", SourceFigures(share_percent=25.0, acceptance_percent=50.0)),
+    ]
+    idle = figures(reading(page(**BEFORE), 1.0), reading(page(**BEFORE), 2.0))
+    assert idle.sources == {}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_each_source_has_a_line_if_there_are_several(width: int) -> None:
+    several = figures(reading(page(**BEFORE), 1.0), reading(page(**AFTER), 2.0))
+    one = replace(several, sources={"model": several.sources["model"]})
+    pods = [
+        Row("lab", "pair", f"pair-{number}", "server", "Ready", shown)
+        for number, shown in enumerate((several, one))
+    ]
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table(pods))
+    lines = console.export_text(clear=False).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["pair-0", "-", "-", "pair-1"]
+    sources = [line for line in lines if line.startswith("- ")]
+    assert [line.split() for line in sources] == [
+        ["-", "lookup", "75", "%", "90.0"],
+        ["-", "model", "25", "%", "50.0"],
+    ]
 
 
 def test_idle_server_has_no_acceptance() -> None:
