@@ -37,6 +37,40 @@ _FAILED = 1
 # Interval between refreshes; one takes a millisecond, which adds to measured latencies.
 _REFRESH_SECONDS = 0.5
 
+Protocol = Annotated[
+    opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+]
+BaselineUrl = Annotated[
+    str | None,
+    typer.Option(help="Service without speculation to compare with; default: --url itself."),
+]
+BaselineModel = Annotated[
+    str | None, typer.Option(help="Model of --baseline-url; default: like --model.")
+]
+Single = Annotated[
+    bool, typer.Option("--single", help="Measure without a baseline, and without a speed-up.")
+]
+Concurrency = Annotated[
+    str, typer.Option(metavar="N,N,...", help="Concurrent clients; one level per number.")
+]
+DraftTokens = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,...", help="Draft lengths to compare; default: the server's."),
+]
+Warmup = Annotated[int, typer.Option(help="Untimed requests per decoding path before a level.")]
+ErrorLimit = Annotated[
+    float, typer.Option(help="Percent of requests that may fail; more exit with 1.")
+]
+Confidence = Annotated[float, typer.Option(help="Level of the confidence intervals in percent.")]
+Metrics = Annotated[
+    str | None, typer.Option(help="host:port of the server's metrics, to measure energy.")
+]
+Csv = Annotated[str | None, typer.Option(help="File to write in the format of genai-perf.")]
+
 
 def bench(
     context: typer.Context,
@@ -44,48 +78,21 @@ def bench(
     prompt_file: opt.PromptFile = None,
     prompts_file: opt.PromptsFile = None,
     url: Url = None,
-    protocol: Annotated[
-        opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
-    ] = opt.Protocol.HTTP,
-    model: Annotated[
-        str | None,
-        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
-    ] = None,
-    baseline_url: Annotated[
-        str | None,
-        typer.Option(help="Service without speculation to compare with; default: --url itself."),
-    ] = None,
-    baseline_model: Annotated[
-        str | None, typer.Option(help="Model of --baseline-url; default: like --model.")
-    ] = None,
-    single: Annotated[
-        bool, typer.Option("--single", help="Measure without a baseline, and without a speed-up.")
-    ] = False,
-    concurrency: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Concurrent clients; one level per number.")
-    ] = "1",
-    draft_tokens: Annotated[
-        str | None,
-        typer.Option(metavar="N,N,...", help="Draft lengths to compare; default: the server's."),
-    ] = None,
+    protocol: Protocol = opt.Protocol.HTTP,
+    model: Model = None,
+    baseline_url: BaselineUrl = None,
+    baseline_model: BaselineModel = None,
+    single: Single = False,
+    concurrency: Concurrency = "1",
+    draft_tokens: DraftTokens = None,
     requests: Annotated[int, typer.Option(help="Requests per decoding path and level.")] = 24,
     output_tokens: Annotated[int, typer.Option(help="Tokens per response.")] = 128,
-    warmup: Annotated[
-        int, typer.Option(help="Untimed requests per decoding path before a level.")
-    ] = 1,
+    warmup: Warmup = 1,
     seed: Annotated[int, typer.Option(help="Seed of the requests and of the bootstrap.")] = 0,
-    error_limit: Annotated[
-        float, typer.Option(help="Percent of requests that may fail; more exit with 1.")
-    ] = 1.0,
-    confidence: Annotated[
-        float, typer.Option(help="Level of the confidence intervals in percent.")
-    ] = 95.0,
-    metrics: Annotated[
-        str | None, typer.Option(help="host:port of the server's metrics, to measure energy.")
-    ] = None,
-    csv: Annotated[
-        str | None, typer.Option(help="File to write in the format of genai-perf.")
-    ] = None,
+    error_limit: ErrorLimit = 1.0,
+    confidence: Confidence = 95.0,
+    metrics: Metrics = None,
+    csv: Csv = None,
     html: Annotated[str | None, typer.Option(help="File to write a report with plots to.")] = None,
     timeout: opt.Timeout = 120.0,
     tls: opt.Tls = False,

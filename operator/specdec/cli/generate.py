@@ -36,6 +36,20 @@ GenerationLogits = Annotated[
 TokenCounts = Annotated[
     bool, typer.Option("--token-counts", help="Return the numbers of input and output tokens.")
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Send the prompt as a chat message (OpenAI only).")
+]
+DraftTokens = Annotated[
+    int | None, typer.Option(help="Draft tokens per round; default: the server's; 0: off.")
+]
+UseDraftLogits = Annotated[
+    bool | None, typer.Option(help="Accept by logits; default: as the server is set.")
+]
+BeamWidth = Annotated[int | None, typer.Option(help="Number of beams; disables speculation.")]
 
 
 def generate(
@@ -45,20 +59,11 @@ def generate(
     prompts_file: opt.PromptsFile = None,
     url: opt.Url = None,
     protocol: Annotated[opt.Protocol, typer.Option(help="Protocol.")] = opt.Protocol.GRPC,
-    model: Annotated[
-        str | None,
-        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
-    ] = None,
-    chat: Annotated[
-        bool, typer.Option("--chat", help="Send the prompt as a chat message (OpenAI only).")
-    ] = False,
+    model: Model = None,
+    chat: Chat = False,
     max_tokens: opt.MaxTokens = 64,
-    draft_tokens: Annotated[
-        int | None, typer.Option(help="Draft tokens per round; default: the server's; 0: off.")
-    ] = None,
-    use_draft_logits: Annotated[
-        bool | None, typer.Option(help="Accept by logits; default: as the server is set.")
-    ] = None,
+    draft_tokens: DraftTokens = None,
+    use_draft_logits: UseDraftLogits = None,
     lookup_scope: LookupScope = None,
     stream: Annotated[bool, typer.Option(help="Print chunks as they arrive.")] = True,
     temperature: opt.Temperature = None,
@@ -66,9 +71,7 @@ def generate(
     top_p: opt.TopP = None,
     seed: opt.Seed = None,
     min_tokens: opt.MinTokens = None,
-    beam_width: Annotated[
-        int | None, typer.Option(help="Number of beams; disables speculation.")
-    ] = None,
+    beam_width: BeamWidth = None,
     repetition_penalty: opt.RepetitionPenalty = None,
     presence_penalty: opt.PresencePenalty = None,
     frequency_penalty: opt.FrequencyPenalty = None,

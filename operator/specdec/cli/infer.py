@@ -25,47 +25,48 @@ class Format(StrEnum):
     TEXT = "text"
 
 
+TokensFile = Annotated[str | None, typer.Option(help="File with input ids; - is stdin.")]
+Lookahead = Annotated[
+    str | None,
+    typer.Option(
+        metavar="W,N,G",
+        help="Sizes of lookahead decoding for this request, at most those of the engine: "
+        "window, n-gram and verification set.",
+    ),
+]
+ExpectFile = Annotated[str | None, typer.Option(help="File with expected ids; - is stdin.")]
+Tokenizer = Annotated[
+    str | None, typer.Option(help="tokenizer.json or its directory, for --format text.")
+]
+Url = Annotated[str, typer.Option(help="gRPC endpoint, host:port, or specm/NAME.")]
+CancelAfter = Annotated[
+    int | None, typer.Option(metavar="MS", help="Cancel the request after so many ms.")
+]
+BeamWidth = Annotated[int | None, typer.Option(help="Number of beams; the first one is printed.")]
+
+
 def infer(
     context: typer.Context,
     tokens: Annotated[str | None, typer.Option(help="Input ids, for example 5,17,9.")] = None,
-    tokens_file: Annotated[
-        str | None, typer.Option(help="File with input ids; - is stdin.")
-    ] = None,
+    tokens_file: TokensFile = None,
     draft: Annotated[str | None, typer.Option(help="Draft ids to verify in one step.")] = None,
-    lookahead: Annotated[
-        str | None,
-        typer.Option(
-            metavar="W,N,G",
-            help="Sizes of lookahead decoding for this request, at most those of the engine: "
-            "window, n-gram and verification set.",
-        ),
-    ] = None,
+    lookahead: Lookahead = None,
     expect: Annotated[str | None, typer.Option(help="Expected output ids.")] = None,
-    expect_file: Annotated[
-        str | None, typer.Option(help="File with expected ids; - is stdin.")
-    ] = None,
+    expect_file: ExpectFile = None,
     threshold: Annotated[float, typer.Option(help="Share of positions that must be equal.")] = 1.0,
     format: Annotated[Format, typer.Option(help="Format of token ids.")] = Format.CSV,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="tokenizer.json or its directory, for --format text.")
-    ] = None,
-    url: Annotated[
-        str, typer.Option(help="gRPC endpoint, host:port, or specm/NAME.")
-    ] = "localhost:8001",
+    tokenizer: Tokenizer = None,
+    url: Url = "localhost:8001",
     model: Annotated[str, typer.Option(help="The engine's model.")] = "tensorrt_llm",
     max_tokens: opt.MaxTokens = 16,
     stream: Annotated[bool, typer.Option(help="Print ids as they arrive.")] = False,
-    cancel_after: Annotated[
-        int | None, typer.Option(metavar="MS", help="Cancel the request after so many ms.")
-    ] = None,
+    cancel_after: CancelAfter = None,
     temperature: opt.Temperature = None,
     top_k: opt.TopK = None,
     top_p: opt.TopP = None,
     seed: opt.Seed = None,
     min_tokens: opt.MinTokens = None,
-    beam_width: Annotated[
-        int | None, typer.Option(help="Number of beams; the first one is printed.")
-    ] = None,
+    beam_width: BeamWidth = None,
     repetition_penalty: opt.RepetitionPenalty = None,
     presence_penalty: opt.PresencePenalty = None,
     frequency_penalty: opt.FrequencyPenalty = None,

@@ -13,37 +13,45 @@ from specdec.cli.forward import forwarded
 if TYPE_CHECKING:
     from specdec.client.speculate import Result, Step
 
+Target = Annotated[
+    str, typer.Option(help="gRPC endpoint of the target, host:port, or specm/NAME.")
+]
+Draft = Annotated[
+    str | None, typer.Option(help="gRPC endpoint of the draft; default: the target's.")
+]
+DraftModel = Annotated[
+    str | None, typer.Option(help="Engine of the draft; tensorrt_llm_draft without --draft.")
+]
+UseDraftLogits = Annotated[
+    bool, typer.Option("--use-draft-logits", help="Accept by logits, not by tokens.")
+]
+DraftLogits = Annotated[
+    bool, typer.Option("--draft-logits", help="Print the draft's logits of every round.")
+]
+AcceptedLogits = Annotated[
+    bool, typer.Option("--accepted-logits", help="Print the target's logits of every round.")
+]
+CheckVocabulary = Annotated[
+    bool, typer.Option(help="Refuse prompts that the servers tokenize differently.")
+]
+
 
 def speculate(
     context: typer.Context,
     prompt: opt.Prompts = None,
     prompt_file: opt.PromptFile = None,
     prompts_file: opt.PromptsFile = None,
-    target: Annotated[
-        str, typer.Option(help="gRPC endpoint of the target, host:port, or specm/NAME.")
-    ] = "localhost:8001",
-    draft: Annotated[
-        str | None, typer.Option(help="gRPC endpoint of the draft; default: the target's.")
-    ] = None,
+    target: Target = "localhost:8001",
+    draft: Draft = None,
     target_model: Annotated[str, typer.Option(help="Engine of the target.")] = "tensorrt_llm",
-    draft_model: Annotated[
-        str | None, typer.Option(help="Engine of the draft; tensorrt_llm_draft without --draft.")
-    ] = None,
+    draft_model: DraftModel = None,
     max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[int, typer.Option(help="Draft tokens per round; 0: off.")] = 4,
     concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 16,
-    use_draft_logits: Annotated[
-        bool, typer.Option("--use-draft-logits", help="Accept by logits, not by tokens.")
-    ] = False,
-    draft_logits: Annotated[
-        bool, typer.Option("--draft-logits", help="Print the draft's logits of every round.")
-    ] = False,
-    accepted_logits: Annotated[
-        bool, typer.Option("--accepted-logits", help="Print the target's logits of every round.")
-    ] = False,
-    check_vocabulary: Annotated[
-        bool, typer.Option(help="Refuse prompts that the servers tokenize differently.")
-    ] = True,
+    use_draft_logits: UseDraftLogits = False,
+    draft_logits: DraftLogits = False,
+    accepted_logits: AcceptedLogits = False,
+    check_vocabulary: CheckVocabulary = True,
     temperature: opt.Temperature = None,
     top_k: opt.TopK = None,
     top_p: opt.TopP = None,

@@ -43,46 +43,55 @@ class _Counts:
         self.different += comparison.failure is None and not comparison.matched
 
 
+Url = Annotated[str, typer.Option(help="gRPC endpoint to verify, OpenAI URL, or specm/NAME.")]
+BaselineUrl = Annotated[
+    str | None, typer.Option(help="Endpoint of the target alone; default: --url.")
+]
+DraftUrl = Annotated[
+    str | None, typer.Option(help="gRPC endpoint of the draft, for --client-loop.")
+]
+MetricsUrl = Annotated[
+    str | None,
+    typer.Option(help="Metrics endpoint, if responses have no draft token counts."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+]
+BaselineModel = Annotated[
+    str | None, typer.Option(help="Model of --baseline-url, in place of --against.")
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="JSON lines with prompt, max_tokens; - is stdin."),
+]
+Limit = Annotated[int | None, typer.Option(help="Number of prompts to use, from the first.")]
+DraftTokens = Annotated[
+    int | None, typer.Option(help="Draft tokens per round; default: the server's.")
+]
+AgainstOption = Annotated[
+    Against | None,
+    typer.Option(help="Baseline; default: ensemble; with --client-loop: target."),
+]
+ClientLoop = Annotated[
+    bool, typer.Option("--client-loop", help="Verify this client's loop instead of the BLS.")
+]
+
+
 def verify(
     context: typer.Context,
-    url: Annotated[
-        str, typer.Option(help="gRPC endpoint to verify, OpenAI URL, or specm/NAME.")
-    ] = "localhost:8001",
-    baseline_url: Annotated[
-        str | None, typer.Option(help="Endpoint of the target alone; default: --url.")
-    ] = None,
-    draft_url: Annotated[
-        str | None, typer.Option(help="gRPC endpoint of the draft, for --client-loop.")
-    ] = None,
-    metrics_url: Annotated[
-        str | None,
-        typer.Option(help="Metrics endpoint, if responses have no draft token counts."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
-    ] = None,
-    baseline_model: Annotated[
-        str | None, typer.Option(help="Model of --baseline-url, in place of --against.")
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="JSON lines with prompt, max_tokens; - is stdin."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Number of prompts to use, from the first.")
-    ] = None,
+    url: Url = "localhost:8001",
+    baseline_url: BaselineUrl = None,
+    draft_url: DraftUrl = None,
+    metrics_url: MetricsUrl = None,
+    model: Model = None,
+    baseline_model: BaselineModel = None,
+    dataset: Dataset = None,
+    limit: Limit = None,
     max_tokens: opt.MaxTokens = 64,
-    draft_tokens: Annotated[
-        int | None, typer.Option(help="Draft tokens per round; default: the server's.")
-    ] = None,
-    against: Annotated[
-        Against | None,
-        typer.Option(help="Baseline; default: ensemble; with --client-loop: target."),
-    ] = None,
-    client_loop: Annotated[
-        bool, typer.Option("--client-loop", help="Verify this client's loop instead of the BLS.")
-    ] = False,
+    draft_tokens: DraftTokens = None,
+    against: AgainstOption = None,
+    client_loop: ClientLoop = False,
     concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 8,
     timeout: opt.Timeout = 120.0,
     tls: opt.Tls = False,
