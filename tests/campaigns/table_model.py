@@ -16,6 +16,21 @@ from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestE
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
+def _responses(row: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The responses of a row: all of it, or each new token alone in a stream.
+
+    One token a response, as from an engine: where a response ends must not depend on tokens that
+    come after it. A stream goes on after it was cancelled, until its last token.
+    """
+    if "streaming" not in inputs or not inputs["streaming"].item():
+        return [row]
+    one = np.ones_like(row["sequence_length"])
+    return [
+        {"output_ids": row["output_ids"][..., index : index + 1], "sequence_length": one}
+        for index in range(row["sequence_length"].item())
+    ]
+
+
 class TritonPythonModel:
     """Serves as draft and as target."""
 
@@ -37,6 +52,7 @@ class TritonPythonModel:
                 sender.send(pb_utils.InferenceResponse(error=message))
             else:
                 for row in rows:
-                    tensors = [pb_utils.Tensor(name, array) for name, array in row.items()]
-                    sender.send(pb_utils.InferenceResponse(tensors))
+                    for outputs in _responses(row, inputs):
+                        tensors = [pb_utils.Tensor(name, array) for name, array in outputs.items()]
+                        sender.send(pb_utils.InferenceResponse(tensors))
             sender.send(flags=_FINAL)

@@ -1,10 +1,13 @@
 //! The inputs of engine calls, and how their results are read.
 
+use std::sync::Arc;
+
 use support::engine::{integer, integers};
 use support::{MIN_NAMES, Run, VOCABULARY, target_only_text, task};
 use triton::{DataType, Tensor};
 use triton_specdec::engine::{find, new_tokens};
 use triton_specdec::request::task::Task;
+use triton_specdec::sequence::tokens::Tokens;
 
 mod support;
 
@@ -63,6 +66,15 @@ fn target_only_stream_is_one_streamed_call() {
     assert_eq!(integer(call, "request_output_len"), Some(30));
     assert_eq!(integer(call, "min_length"), Some(30));
     assert!(find(&call.inputs, "streaming").is_some());
+}
+
+#[test]
+fn streamed_response_with_more_tokens_than_requested_is_refused() {
+    let mut tokens = Tokens::new(Arc::new(task(9, 0)));
+    let response = support::engine::streamed(&[5, 6, 7]);
+    let error = tokens.streamed(2, &response, false).unwrap_err();
+    let message = "tensorrt_llm answered 3 tokens to a streamed call for 2: use a backend";
+    assert!(error.message().starts_with(message), "{error:?}");
 }
 
 #[test]

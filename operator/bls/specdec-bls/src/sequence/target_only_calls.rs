@@ -106,14 +106,22 @@ impl Tokens {
     /// tokens. Unlike other responses, it has no prefix.
     ///
     /// # Errors
-    /// The target returned no tokens that can be used.
+    /// The target returned no tokens that can be used, or more than the call requested.
     pub fn streamed(
         &mut self,
         left: usize,
         outputs: &[Tensor],
         is_final: bool,
     ) -> Result<Chunk, Error> {
-        let (kept, ended) = self.append(new_tokens(outputs, 0, TARGET)?);
+        let new = new_tokens(outputs, 0, TARGET)?;
+        if new.len() > left {
+            return Err(Error::EngineRefused(format!(
+                "{TARGET} answered {} tokens to a streamed call for {left}: use a backend that \
+                 sends only new tokens in a stream, or set serving.streaming to false",
+                new.len()
+            )));
+        }
+        let (kept, ended) = self.append(new);
         Ok(Chunk {
             finished: ended || (is_final && kept.len() < left) || self.remaining() == 0,
             tokens: kept,
