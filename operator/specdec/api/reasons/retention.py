@@ -1,4 +1,4 @@
-"""Reasons of `VolumePruned`: what earlier revisions left on the volume.
+"""Reasons of `VolumePruned`: the deletion of files that earlier revisions left on the volume.
 
 They never block `Ready`.
 """
@@ -13,7 +13,7 @@ class RetentionReason(Reason):
     """Reasons of `VolumePruned`."""
 
     PRUNED = _SECTION.progress(
-        "Pruned", "nothing of revisions that left `status.history` is on the volume"
+        "Pruned", "the volume has no files of revisions that left `status.history`"
     )
     PRUNING = _SECTION.progress("Pruning", "the prune Job is running", "wait")
     PRUNE_WAITS = _SECTION.progress(
@@ -23,7 +23,7 @@ class RetentionReason(Reason):
     )
     PRUNE_BLOCKED = _SECTION.blocked(
         "PruneBlocked",
-        "nothing is deleted, because it is unknown what a resource of the claim needs",
+        "nothing is deleted, because the operator cannot determine which files a resource of the claim needs",
         "correct or delete the resource in the message",
     )
     PRUNE_FAILED = _SECTION.failed(
