@@ -83,11 +83,18 @@ def test_log_probabilities_logits_and_counts_come_when_asked(newer_server: Serve
         logits = client.ask(
             asked(model="ensemble", stream=False, context_logits=True, generation_logits=True)
         )
-    assert len(answer.log_probs) == int(answer.extras["num_output_tokens"].sum()) == NEW_TOKENS
+    assert (
+        len(answer.log_probs)
+        == int(answer.optional_outputs["num_output_tokens"].sum())
+        == NEW_TOKENS
+    )
     assert max(answer.log_probs) <= 0
-    assert silent.extras == {}
+    assert silent.optional_outputs == {}
     assert silent.log_probs == ()
-    generated, context = logits.extras["generation_logits"], logits.extras["context_logits"]
+    generated, context = (
+        logits.optional_outputs["generation_logits"],
+        logits.optional_outputs["context_logits"],
+    )
     assert generated.shape[-2] == NEW_TOKENS
     assert generated.shape[-1] == context.shape[-1] > 1
 

@@ -258,7 +258,7 @@ def test_our_client_speaks_to_the_endpoint(
         answer = ours.ask(request)
         chat = ours.ask(Request("read lines", MODEL, max_tokens=LENGTH, chat=True, stream=stream))
     assert answer.text == expected(server, PROMPT)
-    assert int(answer.extras["num_output_tokens"].sum()) == LENGTH
+    assert int(answer.optional_outputs["num_output_tokens"].sum()) == LENGTH
     with Client(server.url) as direct:
         drafts = direct.ask(Request(PROMPT, max_tokens=LENGTH, stream=False)).counts
     # The oldest release counts no draft tokens.

@@ -63,10 +63,10 @@ def run(server: Server, *arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def verified(server: Server, tls: dict[str, str] | None, way: str = "Bls") -> dict[str, Any]:
+def verified(server: Server, tls: dict[str, str] | None, path: str = "Bls") -> dict[str, Any]:
     plan = {
         "planHash": "0" * 16,
-        "way": way,
+        "path": path,
         "server": server.url,
         "draftTokens": 4,
         "maxPrompts": 3,
@@ -135,11 +135,11 @@ def test_metrics_and_with_them_the_drain_stay_in_the_clear(encrypted: Server) ->
     assert "specdec_requests_in_flight{" in encrypted.get_metrics()
 
 
-@pytest.mark.parametrize("way", ["Bls", "Loop"])
+@pytest.mark.parametrize("path", ["Bls", "Loop"])
 def test_the_verification_job_is_answered_over_tls(
-    way: str, encrypted: Server, made: Certificates
+    path: str, encrypted: Server, made: Certificates
 ) -> None:
-    result = verified(encrypted, {"authority": made.authority}, way)
+    result = verified(encrypted, {"authority": made.authority}, path)
     assert (result["prompts"], result["matched"], result["active"]) == (3, 3, True)
 
 

@@ -1,4 +1,4 @@
-"""The verification Job's program against real servers, for every way of speculating."""
+"""The verification Job's program against real servers, for every decoding path."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PROMPTS = 6
 
 
 def run(
-    server: Server, way: str, draft_tokens: int = 4, metrics: str | None = None
+    server: Server, path: str, draft_tokens: int = 4, metrics: str | None = None
 ) -> dict[str, Any]:
     plan = Plan(
         plan_hash="0" * 16,
-        path=way,
+        path=path,
         server=server.url,
         draft_server=None,
         metrics=metrics,
@@ -31,9 +31,9 @@ def run(
     return asyncio.run(measured(plan))
 
 
-@pytest.mark.parametrize("way", ["Bls", "Loop"])
-def test_a_pair_is_active_and_lossless(way: str, server: Server) -> None:
-    result = run(server, way)
+@pytest.mark.parametrize("path", ["Bls", "Loop"])
+def test_a_pair_is_active_and_lossless(path: str, server: Server) -> None:
+    result = run(server, path)
     assert (result["prompts"], result["matched"], result["failed"]) == (PROMPTS, PROMPTS, 0)
     assert result["active"] is True
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]

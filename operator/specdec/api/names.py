@@ -21,8 +21,8 @@ REPOSITORY = f"{GROUP}/repository"
 CERTIFICATE = f"{GROUP}/certificate"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
-# Annotation of a Service: the optional kinds of which objects of the resource may exist.
-KINDS = f"{GROUP}/extras"
+# Annotation of a Service: the kinds of the optional objects that the resource may have.
+OPTIONAL_KINDS = f"{GROUP}/optional-kinds"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63

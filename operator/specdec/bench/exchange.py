@@ -142,7 +142,7 @@ def _sample(exchange: Exchange) -> Sample:
         totals.append(part.counts)
         if part.text and not first:
             first = elapsed
-        count = part.extras.get(_OUTPUT_COUNT)
+        count = part.optional_outputs.get(_OUTPUT_COUNT)
         if count is not None and count.size:
             tokens = (tokens or 0) + int(count.reshape(-1)[0])
     if not chunks:

@@ -92,7 +92,7 @@ class Measurement:
         baseline: Connection | None = None,
     ) -> None:
         if baseline is not None and settings.single:
-            raise BadRequestError("a single arm has no baseline; leave out one of them")
+            raise BadRequestError("single excludes a baseline; leave out one of them")
         self._connection = connection
         self._baseline = baseline
         self._protocol: Protocol = protocol

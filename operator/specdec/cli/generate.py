@@ -177,8 +177,8 @@ def _print(client: "Client", request: "Request", as_json: bool) -> None:
 
 def _print_chunk(chunk: "Chunk", as_json: bool) -> None:
     if as_json:
-        extras = {name: array.tolist() for name, array in chunk.extras.items()}
-        typer.echo(json.dumps({"text": chunk.text, **extras}))
+        outputs = {name: array.tolist() for name, array in chunk.optional_outputs.items()}
+        typer.echo(json.dumps({"text": chunk.text, **outputs}))
     else:
         opt.print_text(chunk.text, nl=False)
         sys.stdout.flush()
@@ -197,10 +197,10 @@ def _as_json(answer: "Answer") -> dict[str, Any]:
         fields["log_probs"] = answer.log_probs
     if len(answer.beams) > 1:
         fields["beams"] = answer.beams
-    extras = {name: array.tolist() for name, array in answer.extras.items()}
+    outputs = {name: array.tolist() for name, array in answer.optional_outputs.items()}
     # Only those of the last chunk; `log_probs` has all.
-    extras.pop("output_log_probs", None)
-    return {**fields, **extras}
+    outputs.pop("output_log_probs", None)
+    return {**fields, **outputs}
 
 
 def _lines(answer: "Answer") -> Iterator[str]:
@@ -209,7 +209,7 @@ def _lines(answer: "Answer") -> Iterator[str]:
         yield f"log probabilities: {' '.join(f'{value:.3f}' for value in answer.log_probs)}"
     for number, beam in enumerate(answer.beams[1:], 2):
         yield f"beam {number}: {beam}"
-    for name, array in answer.extras.items():
+    for name, array in answer.optional_outputs.items():
         if array.size == 1:
             yield f"{name}: {array.item():g}"
         elif name != "output_log_probs":

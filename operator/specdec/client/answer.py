@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Optional outputs that a request can ask for.
-EXTRAS = (
+OPTIONAL_OUTPUTS = (
     "cum_log_probs",
     "output_log_probs",
     "context_logits",
@@ -40,13 +40,13 @@ class Chunk:
         text: new text, of the first beam if there are several.
         counts: totals so far; None if the server does not report them.
         beams: the texts of all beams.
-        extras: optional outputs by their Triton names, in the server's shapes.
+        optional_outputs: arrays by their Triton names, in the server's shapes.
     """
 
     text: str
     counts: Counts | None = None
     beams: tuple[str, ...] = ()
-    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+    optional_outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Answer:
         first_chunk_seconds, seconds: since the request was sent.
         log_probs: of the new tokens, if requested.
         beams: the texts of all beams in the last chunk.
-        extras: optional outputs of the last chunk that had them; num_output_tokens is the sum.
+        optional_outputs: of the last chunk that had them; num_output_tokens is the sum.
     """
 
     text: str = ""
@@ -70,11 +70,11 @@ class Answer:
     seconds: float = 0.0
     log_probs: tuple[float, ...] = ()
     beams: tuple[str, ...] = ()
-    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+    optional_outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def add(self, chunk: Chunk, elapsed: float) -> "Answer":
         """The answer with one more chunk, which arrived `elapsed` seconds after the request."""
-        probabilities = chunk.extras.get("output_log_probs")
+        probabilities = chunk.optional_outputs.get("output_log_probs")
         new = () if probabilities is None else tuple(probabilities.reshape(-1).tolist())
         return replace(
             self,
@@ -85,15 +85,21 @@ class Answer:
             seconds=elapsed,
             log_probs=self.log_probs + new,
             beams=chunk.beams or self.beams,
-            extras={**self.extras, **chunk.extras, **self._token_count(chunk)},
+            optional_outputs={
+                **self.optional_outputs,
+                **chunk.optional_outputs,
+                **self._token_count(chunk),
+            },
         )
 
     def _token_count(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
         """The number of output tokens so far: each chunk reports only its own."""
-        new = chunk.extras.get(_OUTPUT_TOKENS)
+        new = chunk.optional_outputs.get(_OUTPUT_TOKENS)
         if new is None:
             return {}
-        return {_OUTPUT_TOKENS: self.extras.get(_OUTPUT_TOKENS, np.zeros_like(new)) + new}
+        return {
+            _OUTPUT_TOKENS: self.optional_outputs.get(_OUTPUT_TOKENS, np.zeros_like(new)) + new
+        }
 
 
 def chunk(outputs: Mapping[str, NDArray[Any]], requested: frozenset[str]) -> Chunk | None:
@@ -101,14 +107,16 @@ def chunk(outputs: Mapping[str, NDArray[Any]], requested: frozenset[str]) -> Chu
 
     Args:
         outputs: by their Triton names.
-        requested: names of the requested extras; servers fill the others with placeholders.
+        requested: names of the requested outputs; servers fill the others with placeholders.
     """
     text = outputs.get("text_output")
     if text is None or not text.size:
         return None
     beams = tuple(_text(beam) for beam in text.reshape(-1))
-    extras = {name: outputs[name] for name in EXTRAS if name in requested and name in outputs}
-    return Chunk(beams[0], _counts(outputs), beams, extras)
+    optional_outputs = {
+        name: outputs[name] for name in OPTIONAL_OUTPUTS if name in requested and name in outputs
+    }
+    return Chunk(beams[0], _counts(outputs), beams, optional_outputs)
 
 
 def _text(value: Any) -> str:

@@ -65,7 +65,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     )
     group = await _get_group(cluster, model, own_maps)
     kinds = optional_objects.kinds(model) | optional_objects.remembered(services)
-    extras = await asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds)))
+    listed = await asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds)))
     # Pods of a shared Job have no label of a resource, only that of their Job.
     pods = _distinct(pods + await _list_pods_of(cluster, namespace, shared_jobs))
     logs, crashes = await _read_logs(cluster, pods)
@@ -86,7 +86,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         crashes=crashes,
         group=group if group and belongs_to(group, model) else None,
         optional_objects={
-            (item["kind"], item["metadata"]["name"]): item for items in extras for item in items
+            (item["kind"], item["metadata"]["name"]): item for items in listed for item in items
         },
         peer=await _get_other(cluster, model, _split_target(model)),
         baseline=await _get_other(cluster, model, model.spec.benchmark.baseline_name),

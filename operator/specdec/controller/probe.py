@@ -37,6 +37,6 @@ def check(
         raise UnhealthyError(f"the last resync was {since_resync:.0f} s ago")
     return {
         "idle": round(queue.idle_seconds, 1),
-        "longestVisit": round(queue.longest_reconcile_seconds, 1),
+        "longestReconcile": round(queue.longest_reconcile_seconds, 1),
         "sinceResync": round(since_resync, 1),
     }

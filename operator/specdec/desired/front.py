@@ -43,7 +43,8 @@ class Front:
         openai: the port that serves the OpenAI API, if the server does so itself.
         proxy: the server listens on localhost, and a proxy in its pod has the ports. It is no
             tritonserver.
-        verification: how the verification Job measures, if not by who runs the rounds.
+        verification: the decoding path that the verification Job measures; empty if the method
+            determines it (`SpeculativeModel.control`).
         attempt_seconds: how long one run of the startup probe may take.
     """
 

@@ -81,8 +81,8 @@ def verify_job(
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
-        # Methods that draft inside the engine have neither counters nor a switch for clients.
-        "way": front(model).verification or model.control,
+        # A method that drafts inside the engine has no counters, and no request can turn it off.
+        "path": front(model).verification or model.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }

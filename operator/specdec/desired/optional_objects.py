@@ -32,11 +32,11 @@ def remembered(services: Iterable[Mapping[str, Any]]) -> set[str]:
     Only these are listed from the API server. Most resources have no optional objects, and most
     clusters do not serve all of their kinds.
     """
-    lists = [s["metadata"].get("annotations", {}).get(names.KINDS, "") for s in services]
+    lists = [s["metadata"].get("annotations", {}).get(names.OPTIONAL_KINDS, "") for s in services]
     return {kind for text in lists for kind in text.split(",") if kind in OPTIONAL_KINDS}
 
 
 def annotation(kinds_: Iterable[str]) -> dict[str, str]:
     """The annotation that remembers kinds; empty without any."""
     text = ",".join(sorted(kinds_))
-    return {names.KINDS: text} if text else {}
+    return {names.OPTIONAL_KINDS: text} if text else {}

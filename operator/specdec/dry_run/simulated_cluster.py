@@ -40,7 +40,7 @@ class SimulatedCluster:
         self.deployments: dict[str, Json] = {}
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
-        self.extras: dict[tuple[str, str], Json] = {}
+        self.optional_objects: dict[tuple[str, str], Json] = {}
         # Other resources are ready, as everything is here.
         self.peer: Json | None = other_resource(ready=True)
         self.baseline: Json | None = baseline(self.cr)
@@ -75,7 +75,7 @@ class SimulatedCluster:
             {role: self.deployments[n] for role, n in servers.items() if n in self.deployments},
             self.services,
             group=self.group,
-            optional_objects=self.extras,
+            optional_objects=self.optional_objects,
             peer=self.peer,
             baseline=self.baseline,
         )
@@ -109,7 +109,7 @@ class SimulatedCluster:
             self.group = None
             return
         if kind in OPTIONAL_KINDS:
-            del self.extras[kind, name]
+            del self.optional_objects[kind, name]
             return
         stores[kind].pop(name)
         if kind == "Job":
@@ -202,9 +202,9 @@ class SimulatedCluster:
         elif kind in stores:
             stores[kind][name] = copied(obj)
         elif kind in OPTIONAL_KINDS:
-            old = self.extras.get((kind, name), {})
+            old = self.optional_objects.get((kind, name), {})
             status = {"status": old["status"]} if old.get("status") else {}
-            self.extras[kind, name] = copied(obj) | status
+            self.optional_objects[kind, name] = copied(obj) | status
 
     def _pod_templates(self) -> dict[str, Json]:
         """The pod template of each Deployment by the Deployment's name."""
@@ -252,7 +252,7 @@ def measurement_result(job: Json) -> Json:
     count = plan["maxPrompts"]
     result |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
     result |= {"tokensPerRound": "2.00"}
-    if plan["way"] == "Engine":
+    if plan["path"] == "Engine":
         del result["draftTokens"]
         return {"verification": result}
     counts = {"draftedTokens": 2 * count, "acceptedTokens": count, "acceptancePercent": 50}

@@ -79,7 +79,7 @@ class Plan:
         plan: Json = json.loads(text)
         return cls(
             plan_hash=plan["planHash"],
-            path=plan["way"],
+            path=plan["path"],
             server=plan["server"],
             draft_server=plan.get("draftServer"),
             metrics=plan.get("metrics"),

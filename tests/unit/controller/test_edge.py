@@ -61,7 +61,11 @@ def test_child_without_owners_belongs_to_resources_in_its_labels(
 
 
 def test_probe_detects_dead_queue_stuck_reconcile_and_missing_resync() -> None:
-    assert probe.check(Health(1, 2), 3, 600) == {"idle": 1, "longestVisit": 2, "sinceResync": 3}
+    assert probe.check(Health(1, 2), 3, 600) == {
+        "idle": 1,
+        "longestReconcile": 2,
+        "sinceResync": 3,
+    }
     for health, since, pattern in (
         (Health(float("inf"), 0), 0, "queue"),
         (Health(61, 0), 0, "queue"),

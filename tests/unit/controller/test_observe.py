@@ -180,7 +180,7 @@ async def test_log_request_has_a_timeout_and_raises_cluster_errors(server: Clust
 def service_with_kinds(kinds: str) -> dict[str, Any]:
     """The resource's Service, whose annotation lists optional kinds."""
     labels = {"specdec.dev/model": "pair"}
-    meta = {"name": "pair", "labels": labels, "annotations": {"specdec.dev/extras": kinds}}
+    meta = {"name": "pair", "labels": labels, "annotations": {"specdec.dev/optional-kinds": kinds}}
     return {"kind": "Service", "metadata": meta}
 
 

@@ -117,8 +117,8 @@ def test_the_policies_are_applied_before_the_first_job() -> None:
 
 def test_policies_are_deleted_when_the_spec_disables_them() -> None:
     world = ready(**ENABLED)
-    kept = {name for kind, name in world.extras if kind == "NetworkPolicy"}
+    kept = {name for kind, name in world.optional_objects if kind == "NetworkPolicy"}
     assert kept == {"pair", "pair-fetch", "pair-build", "pair-measure"}
     world.cr["spec"]["networking"] = {}
     world.step()
-    assert {kind for kind, _ in world.extras} == set()
+    assert {kind for kind, _ in world.optional_objects} == set()

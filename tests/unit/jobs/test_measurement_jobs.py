@@ -53,7 +53,7 @@ class Service(Simulated):
 def run_verify(url: str, **changed: Any) -> int:
     plan = {
         "planHash": "0" * 16,
-        "way": "Bls",
+        "path": "Bls",
         "server": url,
         "draftTokens": 4,
         "maxPrompts": 6,

@@ -134,7 +134,7 @@ def test_the_job_reports_the_counts(read_result: Callable[[], Json]) -> None:
     with serving() as service:
         plan = {
             "planHash": "0" * 16,
-            "way": "OpenAI",
+            "path": "OpenAI",
             "server": service.address,
             "metrics": service.address,
             "draftTokens": 0,

@@ -225,7 +225,7 @@ def test_leader_of_a_group_reports_damage() -> None:
 def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
     world = World(resource(serving={"replicas": 2, "scaling": BY_HPA}))
     world.settle()
-    for scaler in world.extras.values():
+    for scaler in world.optional_objects.values():
         scaler["status"] = {"conditions": [ABLE, ACTIVE]}
     assert world.step().requeue_after is None
     wait(world, DAMAGE)

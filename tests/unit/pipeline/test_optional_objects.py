@@ -30,13 +30,13 @@ def served(**serving: Any) -> World:
 def remembered(world: World) -> str:
     """The kinds in the Service's annotation."""
     annotations = world.services["pair"]["metadata"].get("annotations", {})
-    return str(annotations.get(names.KINDS, ""))
+    return str(annotations.get(names.OPTIONAL_KINDS, ""))
 
 
 def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:
     """ScalingReady for an autoscaler with these conditions."""
     world = served(scaling={**(BY_HPA if kind == HPA else BY_KEDA), **scaling})
-    world.extras[kind]["status"] = {"conditions": list(conditions)}
+    world.optional_objects[kind]["status"] = {"conditions": list(conditions)}
     world.step()
     ready = world.condition("Ready")
     assert ready["status"] == "True", "an autoscaler held the service back"
@@ -45,14 +45,14 @@ def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **sc
 
 def test_resource_without_optional_objects_has_no_annotation() -> None:
     world = served()
-    assert world.extras == {}
+    assert world.optional_objects == {}
     assert remembered(world) == ""
     assert "ScalingReady" not in {c["type"] for c in world.cr["status"]["conditions"]}
 
 
 def test_an_autoscaler_points_at_the_resource_and_never_at_its_deployment() -> None:
     for scaling, key in ((BY_HPA, HPA), (BY_KEDA, KEDA)):
-        spec = served(scaling=scaling).extras[key]["spec"]
+        spec = served(scaling=scaling).optional_objects[key]["spec"]
         expected = {
             "apiVersion": "specdec.dev/v1alpha1",
             "kind": "SpeculativeModel",
@@ -73,7 +73,7 @@ def test_deployment_follows_the_replicas_of_the_resource(replicas: int) -> None:
 def test_service_remembers_the_kind_before_the_object_exists() -> None:
     world = World(resource(serving={"scaling": BY_HPA}))
     kinds: list[str] = []
-    while HPA not in world.extras:
+    while HPA not in world.optional_objects:
         world.step()
         kinds += [body["kind"] for body in (world.last.apply if world.last else ())]
         if world.claim is None:
@@ -90,7 +90,7 @@ def test_autoscaler_of_another_driver_replaces_the_first() -> None:
     world = served(scaling=BY_HPA)
     world.spec["serving"]["scaling"] = BY_KEDA
     world.step()
-    assert set(world.extras) == {KEDA}
+    assert set(world.optional_objects) == {KEDA}
     assert remembered(world) == "HorizontalPodAutoscaler,ScaledObject"
     world.step()
     assert remembered(world) == "ScaledObject"
@@ -101,7 +101,7 @@ def test_autoscaler_is_deleted_when_the_spec_needs_none(change: dict[str, Any]) 
     world = served(scaling=BY_HPA)
     world.spec.update(change)
     world.step()
-    assert world.extras == {}
+    assert world.optional_objects == {}
     assert "ScalingReady" not in {c["type"] for c in world.cr["status"]["conditions"]}
     world.step()
     assert remembered(world) == ""
@@ -113,7 +113,7 @@ def test_autoscaler_stays_while_another_revision_is_built() -> None:
     world.spec["serving"]["scaling"] = {**BY_HPA, "maxReplicas": 6}
     world.step()
     assert world.condition("Ready")["reason"] == "Queued"
-    assert world.extras[HPA]["spec"]["maxReplicas"] == 6
+    assert world.optional_objects[HPA]["spec"]["maxReplicas"] == 6
     assert world.condition("ScalingReady")["reason"] == "ScalerStarting"
 
 
@@ -177,8 +177,8 @@ def test_route_ready_reports_the_route(
 ) -> None:
     world = World(resource(networking=networking))
     world.settle()
-    (key,) = world.extras
-    world.extras[key]["status"] = status
+    (key,) = world.optional_objects
+    world.optional_objects[key]["status"] = status
     world.step()
     condition = world.condition("RouteReady")
     assert condition["reason"] == expected
@@ -191,7 +191,7 @@ def test_ingress_replaces_a_route() -> None:
     world.settle()
     world.spec["networking"] = INGRESS
     world.step()
-    assert set(world.extras) == {("Ingress", "pair")}
+    assert set(world.optional_objects) == {("Ingress", "pair")}
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,13 @@ def routed(percent: int = 10, peer: dict[str, Any] | None = None) -> World:
 def reconcile(world: World, route_status: dict[str, Any] | None = None) -> None:
     """One more reconcile, with a status from the Gateway where given."""
     if route_status is not None:
-        world.extras[ROUTE]["status"] = route_status
+        world.optional_objects[ROUTE]["status"] = route_status
     world.step()
 
 
 def shares(world: World) -> dict[str, int | None]:
     """Weights of the route by Service."""
-    (rule,) = world.extras[ROUTE]["spec"]["rules"]
+    (rule,) = world.optional_objects[ROUTE]["spec"]["rules"]
     return {backend["name"]: backend.get("weight") for backend in rule["backendRefs"]}
 
 
