@@ -38,8 +38,8 @@ class Applied:
     """The result of applying a decision.
 
     Attributes:
-        refusals: refusals after which the other objects were applied nevertheless: those of
-            optional objects, and those of a change to a child that exists.
+        refusals: refusals that did not stop the other objects: of optional objects, and of
+            changes to a child that exists.
         replaced_pods: the children that replace their pods from now on, such as `Deployment pair`.
     """
 

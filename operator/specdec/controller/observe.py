@@ -133,11 +133,11 @@ async def _get_other(cluster: Cluster, model: SpeculativeModel, name: str | None
 
 
 async def _get_neighbours(cluster: Cluster, model: SpeculativeModel) -> Neighbours | None:
-    """What follows from the namespace about the claim, if something may be pruned from it."""
+    """The objects that show which directories of the claim are in use, if any may be deleted."""
     if model.spec.revision_history_limit is None or not model.status.get("unused"):
         return None
     namespace, managed = model.metadata.namespace, f"{names.MANAGED_BY}={names.MANAGER}"
-    # The pods come first: a server that starts later is in the workloads.
+    # The pods are listed first: a server that starts after that is among the workloads.
     pods = await cluster.list("v1", "Pod", namespace, f"{managed},{names.REPOSITORY}")
     resources, deployments, groups = await asyncio.gather(
         cluster.list(API_VERSION, KIND, namespace),

@@ -62,7 +62,7 @@ def _deprecated(model: SpeculativeModel) -> Iterator[Condition]:
 
 
 def _faults_warning(model: SpeculativeModel, image: str) -> str:
-    """A warning about a server with published faults."""
+    """A warning about a server with publicly known vulnerabilities."""
     backend = model.spec.runtime.backend
     releases = _below(model, image)
     if releases is None:
@@ -79,12 +79,15 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 
 
 def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
-    """The result of `exposed` for the image; None if the pod runs no Triton from it."""
+    """The image's Triton release and the release that fixes its vulnerabilities; None without any.
+
+    A server behind a proxy is no tritonserver, so it has none of them.
+    """
     return None if front(model).proxy else exposed(model.spec.runtime.backend, image)
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
-    """Devices, ranks and launch mode for `status.plan`; of two servers, the first one's launch."""
+    """Devices, ranks and launch for `status.plan`; with two servers, the launch of the first."""
     ranks = backends.of(model).ranks(model)
     first, product, draft = ranks.servers[0], model.spec.gpu.product, model.gpu("draft").product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}

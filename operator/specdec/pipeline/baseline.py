@@ -1,4 +1,4 @@
-"""The resource that a benchmark compares with, and what is in the way of the comparison."""
+"""The resource that a benchmark compares with, and why the comparison cannot start."""
 
 from pydantic import ValidationError
 

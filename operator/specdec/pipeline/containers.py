@@ -1,4 +1,4 @@
-"""The containers of a pod: their statuses, which of them are beside the server, and their memory.
+"""The containers of a pod: their statuses, the secondary ones, and why memory ended one.
 
 Init containers of our pods are sidecars: those of the resource, and those that a mesh adds.
 """
@@ -28,8 +28,8 @@ def sidecars(pod: Object) -> list[Object]:
     return items
 
 
-def beside(pod: Object, status: Object) -> str:
-    """The name of a container that is not the pod's main one; empty for that one."""
+def secondary(pod: Object, status: Object) -> str:
+    """The name of a sidecar, endpoint or proxy container; empty for a pod's main container."""
     name = str(status.get("name", ""))
     others = {openai.CONTAINER, proxy.CONTAINER, *(item.get("name") for item in sidecars(pod))}
     return name if name in others else ""
@@ -42,7 +42,7 @@ def out_of_memory(pod: Object, status: Object) -> str:
     same = (i for i in (*main, *spec.get("initContainers", ())) if i.get("name") == own)
     resources = next(same, main[0]).get("resources", {})
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    field = _RESOURCES.get(beside(pod, status) or str(component))
+    field = _RESOURCES.get(secondary(pod, status) or str(component))
     limit = resources.get("limits", {}).get("memory")
     if limit:
         return f"the container was killed at its memory limit of {limit}: raise " + (

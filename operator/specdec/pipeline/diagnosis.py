@@ -149,7 +149,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        own, text = containers.beside(pod, status), end.get("message", "")
+        own, text = containers.secondary(pod, status), end.get("message", "")
         title = f"container {own} of pod {name}" if own else f"pod {name}"
         known = text if status in containers.sidecars(pod) else log or text
         message = server_log.summary(known) or _tail(text) or f"exit code {end.get('exitCode')}"
@@ -195,7 +195,7 @@ def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
         other = (
-            containers.beside(pod, status)
+            containers.secondary(pod, status)
             or _seconds(end) >= startup_budget
             or was_ready(pod, end)
         )

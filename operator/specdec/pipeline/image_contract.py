@@ -14,7 +14,8 @@ from specdec.triton.contract import RequestFields
 def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
     """The contract of the image: from a new build, or else from the status for the same image.
 
-    Each build compares the flags that it uses. `flags` is the largest number that one compared.
+    Each build compares only the flags that it uses. `flags` is the number of flags that the build
+    with the most flags compared.
     """
     now = [contract for contract in read if contract is not None]
     remembered = _remembered(context)

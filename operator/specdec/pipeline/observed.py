@@ -25,7 +25,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The objects of the namespace from which follows what is in use on a claim.
+    """The objects of the namespace that show which directories of a claim are in use.
 
     `resources` are all SpeculativeModels, `workloads` all Deployments and LeaderWorkerSets of
     servers, `revisions` the repository labels of all their pods.

@@ -103,7 +103,7 @@ def judge(context: Context, server: Server, desired: Revision | None) -> Conditi
 
 
 def worst(conditions: Sequence[Condition]) -> Condition:
-    """The condition of a service with several servers: the worst, or all messages if all serve."""
+    """The condition of several servers: the worst one, or if all serve, one with all messages."""
     first = min(conditions, key=_severity)
     if first.status != "True" or len(conditions) == 1:
         return first

@@ -1,7 +1,8 @@
 """What resources use on a claim: the names of checkpoints, engines and repositories.
 
-A resource uses what its status names, also in its history, the repositories that its live servers
-serve, and what the manifests of these repositories list, which only a Job can read.
+A resource uses the names in its status, with the history there, and the repositories that its live
+servers serve. It also uses the directories that the manifests of these repositories list. Only a
+Job can read the manifests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ Names = dict[str, set[str]]
 
 
 def named(status: Mapping[str, Any]) -> Names:
-    """What a status names outside its history: the desired revision, and the one that serves."""
+    """The names in a status outside its history: of the desired and of the serving revision."""
     return {
         CHECKPOINTS: {item.get("digest", "") for item in status.get("models", [])} - {""},
         ENGINES: {item.get("key", "") for item in status.get("engines", [])} - {""},
@@ -46,7 +47,7 @@ def merged(*parts: Mapping[str, Iterable[str]]) -> Names:
 
 
 def without(left: Mapping[str, Iterable[str]], right: Mapping[str, Iterable[str]]) -> Names:
-    """The names of the left that the right lacks, by folder."""
+    """The names in `left` that are not in `right`, by folder."""
     return {kind: set(left.get(kind, ())) - set(right.get(kind, ())) for kind in KINDS}
 
 

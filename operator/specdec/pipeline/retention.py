@@ -1,8 +1,8 @@
-"""VolumePruned: a Job deletes what revisions left that are no longer in the history.
+"""VolumePruned: a Job deletes the directories of revisions that have left the history.
 
-`recorded` keeps in the status the revisions that served, and the names that the resource used and
-no longer does. `retention` deletes these names, except for those that any resource of the claim
-uses. It deletes nothing while one of them is in progress, or cannot be planned.
+`recorded` writes two lists to the status: the revisions that served, and the directories that the
+resource no longer uses. `retention` deletes these directories, unless a resource of the claim uses
+them. It deletes nothing while a resource of the claim is in progress or has an invalid spec.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,19 +26,22 @@ from specdec.pipeline.observed import Neighbours, Object, Ref
 from specdec.pipeline.references import Keep, Names
 from specdec.pipeline.stage import POLL, Context, Outcome
 
-# Other resources cause no event here. Seconds until their state is read again.
+# Seconds until other resources are read again: their changes queue no reconcile of this one.
 _CHECK = 30.0
 # The reconcile that finds unused names has not read the other resources yet.
 _AT_ONCE = 1.0
 # More names than this stay on the volume, until somebody runs `specdec prune`.
 _MOST_NAMES = 100
-# What a resource uses on the volume is in its status once these are True.
+# Once these conditions are True, the status names all that the resource uses on the volume.
 _PUBLISHED = (Type.MODELS_FETCHED, Type.ENGINES_READY, Type.REPOSITORY_READY)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to delete, and the repositories in use, by whose manifests the Job keeps more."""
+    """The directories to delete, and the repositories in use.
+
+    The Job also keeps the directories that the manifests of these repositories list.
+    """
 
     only: Keep
     repositories: list[str]

@@ -72,8 +72,8 @@ def counts(context: Context) -> tuple[int, int]:
     """The replicas of the service, and how many of them are ready.
 
     A replica is one pod of each server, or one group. While one workload replaces the other, the
-    larger number counts. A server with replicas of its own does not count: all replicas are ready
-    with any ready pod of it, and none without.
+    larger number counts. The pods of a server with its own number of replicas are not counted. But
+    no replica is ready while that server has no ready pod.
     """
     model, observed = context.model, context.observed
     statuses = {role: live.get("status", {}) for role, live in observed.deployments.items()}

@@ -23,7 +23,7 @@ class RetentionReason(Reason):
     )
     PRUNE_BLOCKED = _SECTION.blocked(
         "PruneBlocked",
-        "nothing is deleted, because the operator cannot determine which files a resource of the claim needs",
+        "nothing is deleted, because the files that a resource of the claim needs are unknown",
         "correct or delete the resource in the message",
     )
     PRUNE_FAILED = _SECTION.failed(
