@@ -195,7 +195,8 @@ impl DraftLength for AdaptiveSequence {
         let slower = match alternative {
             Alternative::TargetOnly | Alternative::Stream => false,
             Alternative::DraftModel => {
-                costs.verify.count > 0 && speed < costs.speed(self.chosen, acceptance)
+                costs.verify.count > 0
+                    && speed < lookup::GAIN * costs.speed(self.chosen, acceptance)
             }
         };
         if slower { 0 } else { length }
