@@ -16,7 +16,6 @@ from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace
 from specdec.cli.forward import forwarded, read_resource
 from specdec.client.errors import BadRequestError
-from specdec.triton.repository import BLS
 
 if TYPE_CHECKING:
     from specdec.bench.measurement import Measurement, Progress
@@ -39,10 +38,6 @@ _REFRESH_SECONDS = 0.5
 
 Protocol = Annotated[
     opt.Protocol, typer.Option(help="Protocol; http measures with less client overhead.")
-]
-Model = Annotated[
-    str | None,
-    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
 ]
 BaselineUrl = Annotated[
     str | None,
@@ -79,7 +74,7 @@ def bench(
     prompts_file: opt.PromptsFile = None,
     url: Url = None,
     protocol: Protocol = opt.Protocol.HTTP,
-    model: Model = None,
+    model: opt.Model = None,
     baseline_url: BaselineUrl = None,
     baseline_model: BaselineModel = None,
     single: Single = False,

@@ -13,7 +13,6 @@ from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace
 from specdec.cli.forward import forwarded
 from specdec.client.errors import ClientError
-from specdec.client.model_names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk
@@ -36,10 +35,6 @@ GenerationLogits = Annotated[
 TokenCounts = Annotated[
     bool, typer.Option("--token-counts", help="Return the numbers of input and output tokens.")
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
-]
 Chat = Annotated[
     bool, typer.Option("--chat", help="Send the prompt as a chat message (OpenAI only).")
 ]
@@ -59,7 +54,7 @@ def generate(
     prompts_file: opt.PromptsFile = None,
     url: opt.Url = None,
     protocol: Annotated[opt.Protocol, typer.Option(help="Protocol.")] = opt.Protocol.GRPC,
-    model: Model = None,
+    model: opt.Model = None,
     chat: Chat = False,
     max_tokens: opt.MaxTokens = 64,
     draft_tokens: DraftTokens = None,

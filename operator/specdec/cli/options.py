@@ -26,6 +26,10 @@ class Protocol(StrEnum):
     HTTP = "http"
 
 
+Model = Annotated[
+    str | None,
+    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
+]
 Url = Annotated[
     str | None,
     typer.Option(

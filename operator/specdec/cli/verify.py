@@ -14,7 +14,6 @@ from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace
 from specdec.cli.forward import forwarded
 from specdec.client.errors import BadRequestError
-from specdec.client.model_names import BLS
 
 if TYPE_CHECKING:
     from specdec.client.dataset import Entry
@@ -54,10 +53,6 @@ MetricsUrl = Annotated[
     str | None,
     typer.Option(help="Metrics endpoint, if responses have no draft token counts."),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help=f"Default: {BLS}, or the only model of an OpenAI endpoint."),
-]
 BaselineModel = Annotated[
     str | None, typer.Option(help="Model of --baseline-url, in place of --against.")
 ]
@@ -84,7 +79,7 @@ def verify(
     baseline_url: BaselineUrl = None,
     draft_url: DraftUrl = None,
     metrics_url: MetricsUrl = None,
-    model: Model = None,
+    model: opt.Model = None,
     baseline_model: BaselineModel = None,
     dataset: Dataset = None,
     limit: Limit = None,
