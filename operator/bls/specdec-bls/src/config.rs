@@ -84,7 +84,7 @@ pub struct Settings {
     pub capabilities: Capabilities,
     /// None where the draft length is fixed.
     pub adaptive: Option<Adaptive>,
-    /// Least tokens of a match whose continuation is a draft; None without lookups.
+    /// Fewest tokens of a match that lookups use; None without lookups.
     pub lookup_min_match: Option<usize>,
     /// Most bytes of the texts that lookups keep across requests; None to keep none.
     pub lookup_memory_bytes: Option<usize>,

@@ -3,7 +3,8 @@
 use super::estimate::{Curve, Mean, Verification};
 
 /// Seconds of rounds, of all sequences together, after which a target-only run measures the speed
-/// without a draft again. A probe takes about 1 % of them, however short the times of work are.
+/// without a draft again. Idle time does not count, so a probe takes about 1 % of the
+/// rounds' time.
 const TARGET_ONLY_PROBE_SECONDS: f64 = 30.0;
 
 /// Seconds that Triton takes for a response of an engine, measured with a Python backend.

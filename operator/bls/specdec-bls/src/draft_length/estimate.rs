@@ -115,8 +115,8 @@ impl Mean {
 ///
 /// A verification takes a step of the engine, which depends on the length, and waits for the step
 /// or for other sequences, which does not. A round of an unusual length often waits longer, because
-/// its sequence has lost step with the others. So the lengths are compared by their lowest times,
-/// and the mean wait of all rounds is added to each.
+/// its sequence is not synchronized with the others. So the lengths are compared by their lowest
+/// times, and the mean wait of all rounds is added to each.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
     /// Lowest times.

@@ -57,8 +57,8 @@ impl ByClass {
     }
 }
 
-/// A round of a lookup has to be faster than the alternative by this factor: a guess that is too high
-/// costs rounds, and one that is too low only an occasion.
+/// A round of a lookup has to be faster than the alternative by this factor. Where acceptance is
+/// overestimated, rounds are wasted; where it is underestimated, only a draft is not used.
 pub(super) const GAIN: f64 = 1.15;
 
 /// The number of candidate tokens with the most tokens a second, and that speed. 0 if the target

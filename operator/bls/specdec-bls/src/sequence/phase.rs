@@ -20,8 +20,8 @@ pub enum Phase {
     },
     /// Tokens of the target without a draft.
     TargetOnly { length: usize },
-    /// The next token of the streamed call of this number.
-    Streaming { number: u64 },
+    /// The next token of the last streamed call.
+    Streaming,
 }
 
 /// A run of tokens without a draft, which may take several calls or be streamed.

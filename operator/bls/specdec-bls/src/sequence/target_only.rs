@@ -11,6 +11,7 @@ use super::{End, Sequence, Step};
 use crate::engine::EngineResult;
 
 impl Sequence {
+    /// Continue a target-only run, with a streamed call or with one for a piece.
     pub(super) fn decode_target_only(&mut self, step: &mut Step) {
         self.pipelined = None;
         if self.streams_target_only() {
@@ -21,6 +22,7 @@ impl Sequence {
         step.call(self.tokens.target_only_call(length));
     }
 
+    /// Count the tokens of a call of the run, and continue after them.
     pub(super) fn target_only_completed(&mut self, chunk: Chunk, step: &mut Step) {
         self.target_only.add(&chunk);
         if self.target_only.left == 0 && !step.cancelled {
@@ -45,12 +47,12 @@ impl Sequence {
     }
 
     /// Decode the rest of the target-only run in one streamed call.
-    pub(super) fn start_stream(&mut self, step: &mut Step) {
+    fn start_stream(&mut self, step: &mut Step) {
         self.last_stream += 1;
-        let number = self.last_stream;
-        self.phase = Phase::Streaming { number };
+        self.phase = Phase::Streaming;
         self.target_only.streamed = true;
-        step.call(self.tokens.streamed_call(self.target_only.left, number));
+        let left = self.target_only.left;
+        step.call(self.tokens.streamed_call(left, self.last_stream));
     }
 
     /// Append what a streamed call has decoded since its last result.
@@ -61,7 +63,7 @@ impl Sequence {
         is_final: bool,
         step: &mut Step,
     ) {
-        if !matches!(self.phase, Phase::Streaming { number: now } if now == number) {
+        if !self.is_streaming() || number != self.last_stream {
             // A result that was on its way when the call was cancelled.
             return;
         }
@@ -77,7 +79,7 @@ impl Sequence {
             Ok(chunk) if chunk.tokens.is_empty() && !chunk.finished => {}
             Ok(chunk) => {
                 self.target_only_completed(chunk, step);
-                self.report_restart(number);
+                self.report_restart();
             }
             Err(error) => self.fail(error, step),
         }
@@ -85,8 +87,8 @@ impl Sequence {
 
     /// Report to the draft length policy how long the first token of a streamed call took. The
     /// first call of an answer is another matter: it computes the prompt.
-    fn report_restart(&mut self, number: u64) {
-        if number > 1
+    fn report_restart(&mut self) {
+        if self.last_stream > 1
             && let Some(seconds) = self.target_only.seconds_to_first()
         {
             self.resources.draft_length.stream_restarted(seconds);
@@ -103,7 +105,7 @@ impl Sequence {
 
     /// Whether a streamed call is in flight.
     pub(super) fn is_streaming(&self) -> bool {
-        matches!(self.phase, Phase::Streaming { .. })
+        matches!(self.phase, Phase::Streaming)
     }
 
     /// Whether the next target-only run is streamed: for a client that gets parts, and where a

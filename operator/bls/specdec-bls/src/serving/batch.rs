@@ -90,7 +90,7 @@ impl InFlightBatch {
         (inputs, outputs, None)
     }
 
-    /// Pass the tokens of a streamed response, which others follow, to the sequence.
+    /// Pass the tokens of a streamed response to the sequence. It is not the last response.
     pub fn deliver_streamed(&self, outputs: Vec<Tensor>) {
         let stream = |row: &Row| Some((row.call.stream?, Arc::clone(&row.sequence)));
         let stream = locked(&self.rows).iter().flatten().find_map(stream);

@@ -216,8 +216,8 @@ impl InFlightSequence {
         }
     }
 
-    /// The call to cancel; None once it has ended. A streamed call stays until the next one: to
-    /// cancel a call that has ended changes nothing.
+    /// Set the call to cancel; None once it has ended. A streamed call is replaced by the next one,
+    /// not removed at its end: cancelling a call that has ended changes nothing.
     pub fn set_cancellable(&self, call: Option<Arc<InferenceCall>>) {
         *locked(&self.cancellable) = call;
     }
