@@ -53,7 +53,11 @@ def secret_part(token: str) -> str:
     return token.rpartition(" ")[2].removeprefix("https://user:").removesuffix("@example.com/")
 
 
-@given(tokens=st.lists(TOKENS, min_size=14, max_size=14), before=BEFORE, after=AFTER)
+# Hypothesis also draws texts from the sources, and this one is the name of a file.
+SECRETS = TOKENS.filter(lambda token: "not-included.txt" not in token)
+
+
+@given(tokens=st.lists(SECRETS, min_size=14, max_size=14), before=BEFORE, after=AFTER)
 def test_no_token_is_in_any_file(tokens: list[str], before: str, after: str) -> None:
     planted = [f"{before}{token}{after}" for token in tokens]
     texts = iter(planted)
