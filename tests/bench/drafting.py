@@ -3,7 +3,8 @@
 `make bench NAME=drafting` prints one JSON line a figure and exits 1 when a goal is missed. The
 engines are simulated, at 20 ms a step of the target and 2 ms of the draft, and return texts of
 this repository (`baseline/texts.py`): the draft model is right in 70 of 100 positions. All sides
-answer the same texts in one run, four clients at once.
+answer the same texts in one run, four clients at once. Proposals that are cut by their log
+probabilities have texts and drafts of the shipped pair (`baseline/survival.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bench.baseline import texts
+from bench.baseline import survival, texts
 from bench.baseline.load import BLS, DRAFT_MS, TARGET_MS, serving, simulated
 from bench.baseline.texts import CHAT, CODE_EDIT, RETRIEVAL, Text
 from specdec.triton.plan import DraftLengths
@@ -99,6 +100,7 @@ def main() -> int:
         _compare(report, servers, given, tokenizer, options.runs)
         _lookups(report, Path(folder) / "long.json", tokenizer)
     with tempfile.TemporaryDirectory() as folder:
+        survival.compare(report, Path(folder), options.runs)
         _reference(report, Path(folder), options.runs)
     return report.exit_status()
 

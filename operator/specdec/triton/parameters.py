@@ -67,7 +67,9 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         # The BLS removes as many tokens from each response as it sent as input. If the response
         # had no input, it would remove generated text.
         ("exclude_input_in_output", "false"),
-        ("normalize_log_probs", ""),
+        # By default, TensorRT-LLM normalizes log probabilities within the top k. Each token of a
+        # greedy answer then has the probability 1.
+        ("normalize_log_probs", "false"),
         ("decoding_mode", ""),
         ("medusa_choices", ""),
         ("eagle_choices", ""),

@@ -16,7 +16,7 @@ fn drafting(prompt: &[i32], length: usize, common: Vec<Tensor>) -> Call {
         min_tokens_name: "min_length",
         ..Task::default()
     };
-    Tokens::new(task.into()).draft_call(length)
+    Tokens::new(task.into()).draft_call(&[], length, false)
 }
 
 fn verifying(prompt: &[i32], proposal: &[i32], log_probs: bool) -> Call {

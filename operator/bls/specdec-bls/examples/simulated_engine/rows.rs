@@ -19,6 +19,8 @@ pub struct Row {
     index: i32,
     /// The tokens that its steps return.
     new: Vec<i32>,
+    /// Their log probabilities, if the call requests them.
+    log_probs: Option<Vec<f32>>,
     /// The prefix of its only response; None if each step sends a response.
     prefix: Option<Vec<i32>>,
     /// Steps that are left.
@@ -47,14 +49,16 @@ impl Row {
             }
         };
         let length = tokens.len();
-        Some(self.answer(
-            vec![
-                Tensor::int32("output_ids", &[1, 1, length as i64], &tokens),
-                Tensor::scalar("sequence_length", length as i32),
-                Tensor::scalar("batch_index", self.index),
-            ],
-            is_last,
-        ))
+        let mut outputs = vec![
+            Tensor::int32("output_ids", &[1, 1, length as i64], &tokens),
+            Tensor::scalar("sequence_length", length as i32),
+            Tensor::scalar("batch_index", self.index),
+        ];
+        if let Some(values) = &self.log_probs {
+            let shape = [1, 1, values.len() as i64];
+            outputs.push(Tensor::fp32("output_log_probs", &shape, values));
+        }
+        Some(self.answer(outputs, is_last))
     }
 
     /// Whether each step sends a response.
@@ -124,6 +128,7 @@ pub fn rows(request: Request, language: &Language) -> Vec<Row> {
     };
     let proposes = input("min_length").is_some() || input("min_tokens").is_some();
     let is_streamed = input("streaming").is_some();
+    let returns_log_probs = input("return_log_probs").is_some();
     let rows = (0..count).map(|row| {
         let mut whole = of_row(ids, row);
         whole.truncate(value("input_lengths", row));
@@ -131,13 +136,20 @@ pub fn rows(request: Request, language: &Language) -> Vec<Row> {
         let drafts = input("draft_input_ids").map(|tensor| of_row(tensor, row));
         let new = value("request_output_len", row);
         let steps = drafts.as_ref().map_or(new, |_| 1).max(1) as u32;
-        language.extend(&mut whole, drafts.as_deref(), new, proposes);
+        let log_probs = match proposes {
+            true => language.propose(&mut whole, new),
+            false => {
+                language.answer(&mut whole, drafts.as_deref(), new);
+                vec![0.0; whole.len() - known]
+            }
+        };
         let mut prefix: Vec<i32> = whole.into_iter().map(|token| token as i32).collect();
         let new = prefix.split_off(known);
         Row {
             call: Arc::clone(&call),
             index: row as i32,
             new,
+            log_probs: returns_log_probs.then_some(log_probs),
             prefix: (!is_streamed).then_some(prefix),
             steps,
         }

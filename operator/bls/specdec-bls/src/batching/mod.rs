@@ -53,6 +53,16 @@ pub struct Batch<R> {
     pub calls: Vec<Vec<R>>,
 }
 
+/// A verification that has its first result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verified {
+    /// Draft tokens of all its rows, with padding.
+    pub draft_tokens: usize,
+    pub seconds: f64,
+    /// Rows waited for each other when it was sent.
+    pub synchronized: bool,
+}
+
 /// A batch in flight: its calls were sent, and not all of its rows have results.
 struct SentBatch {
     role: Role,
@@ -63,6 +73,8 @@ struct SentBatch {
     pending: usize,
     /// Largest number of draft tokens of a row, at least 1.
     draft_tokens: usize,
+    /// Draft tokens of all rows.
+    all_draft_tokens: usize,
     /// When the first of its rows got its result.
     first_result: Option<Instant>,
 }
@@ -111,20 +123,27 @@ impl<R: Batchable> Batcher<R> {
         self.waiting_mut(role).push(row);
     }
 
-    /// Report that a row of batch `number` has its result.
+    /// Report that a row of batch `number` has its result. Returns the verification of which it is
+    /// the first result, if any.
     ///
     /// The sequence submits its next row first. Otherwise a batch could be sent without it.
-    pub fn row_completed(&mut self, number: u64, now: Instant) {
+    pub fn row_completed(&mut self, number: u64, now: Instant) -> Option<Verified> {
         self.waits.elapse(now);
-        let Some(batch) = self.in_flight.get_mut(&number) else {
-            return;
-        };
+        let batch = self.in_flight.get_mut(&number)?;
         let seconds = (now - batch.started).as_secs_f64();
+        let mut verified = None;
         if batch.role == Role::Target {
             self.waits.round_completed();
-            if batch.first_result.is_none() && batch.synchronized {
-                self.verify_seconds.add(seconds);
+            if batch.first_result.is_none() {
+                verified = Some(Verified {
+                    draft_tokens: batch.all_draft_tokens,
+                    seconds,
+                    synchronized: batch.synchronized,
+                });
             }
+        }
+        if verified.is_some_and(|verified| verified.synchronized) {
+            self.verify_seconds.add(seconds);
         }
         batch.first_result.get_or_insert(now);
         batch.pending = batch.pending.saturating_sub(1);
@@ -135,6 +154,7 @@ impl<R: Batchable> Batcher<R> {
             }
             self.in_flight.remove(&number);
         }
+        verified
     }
 
     /// The batches to send now.
@@ -165,13 +185,15 @@ impl<R: Batchable> Batcher<R> {
 
     fn launch(&mut self, role: Role, rows: Vec<R>, now: Instant) -> Batch<R> {
         self.number += 1;
-        let draft_tokens = rows.iter().map(R::draft_tokens).max().unwrap_or(0).max(1);
+        let draft_tokens = rows.iter().map(R::draft_tokens);
+        let all_draft_tokens = draft_tokens.clone().sum();
         let sent = SentBatch {
             role,
             started: now,
             synchronized: self.synchronizes(),
             pending: rows.len(),
-            draft_tokens,
+            draft_tokens: draft_tokens.max().unwrap_or(0).max(1),
+            all_draft_tokens,
             first_result: None,
         };
         self.in_flight.insert(self.number, sent);

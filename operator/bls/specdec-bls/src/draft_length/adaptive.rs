@@ -1,11 +1,11 @@
-//! The adaptive policy: shared costs and acceptance, and the choices of each sequence.
+//! The choices of a sequence with the adaptive policy.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::costs::Costs;
 use super::estimate::Acceptance;
 use super::lookup::{self, ByClass};
+use super::shared::Shared;
+use super::survival::Next;
 use super::{Alternative, Choice, DraftLength};
 use crate::lock::locked;
 
@@ -17,61 +17,8 @@ const BIG_GAIN: f64 = 1.1;
 /// factor.
 const SMALL_GAIN: f64 = 1.01;
 const SETTLE_SECONDS: f64 = 1.0;
-/// Seconds between probes. A probe is a round of another length, which keeps the estimates of that
-/// length current. Probes are rarer while the chosen length is 0, because every draft call then
-/// makes the answer slower.
-const PROBE_SECONDS: f64 = 1.0;
-const IDLE_PROBE_SECONDS: f64 = 2.0;
-/// Differences between the probed and the chosen length, used in turn.
-const OFFSETS: [isize; 4] = [1, -1, 2, -2];
-/// After this many rounds without a probe, a length that was never measured at this load is probed
-/// early.
-const QUIET_ROUNDS: usize = 4;
 
-/// Returns seconds, monotonic.
-pub type Clock = Box<dyn Fn() -> f64 + Send>;
-
-/// The adaptive policy of a server. All sequences share its costs, its acceptance and its probes.
-#[derive(Clone)]
-pub struct AdaptivePolicy(Arc<Mutex<Shared>>);
-
-impl AdaptivePolicy {
-    /// A policy for lengths from `least` to `most`, which starts with `start`.
-    ///
-    /// With `least` 0, the target may also decode without the draft.
-    pub fn new(least: usize, most: usize, start: usize, clock: Clock) -> Self {
-        let most = most.max(least);
-        let started = clock();
-        Self(Arc::new(Mutex::new(Shared {
-            least,
-            most,
-            start: start.clamp(least, most),
-            clock,
-            acceptance: Acceptance::default(),
-            lookups: ByClass::default(),
-            costs: HashMap::new(),
-            sequences: 0,
-            probed_at: started,
-            worked: 0.0,
-            probes: 0,
-        })))
-    }
-
-    /// The draft length of one more sequence in flight.
-    pub fn sequence(&self) -> AdaptiveSequence {
-        let mut shared = locked(&self.0);
-        shared.sequences += 1;
-        AdaptiveSequence {
-            acceptance: Acceptance::default(),
-            lookups: ByClass::default(),
-            chosen: shared.start,
-            changed_at: (shared.clock)(),
-            policy: Some(Arc::clone(&self.0)),
-        }
-    }
-}
-
-/// Chooses the draft lengths of one sequence; see [`AdaptivePolicy`]. Dropping it closes it.
+/// Chooses the draft lengths of one sequence; see [`super::AdaptivePolicy`]. Dropping it closes it.
 pub struct AdaptiveSequence {
     /// What all sequences share; None after the end of this one.
     policy: Option<Arc<Mutex<Shared>>>,
@@ -82,28 +29,70 @@ pub struct AdaptiveSequence {
     chosen: usize,
     /// When `chosen` changed, in seconds of the clock.
     changed_at: f64,
+    /// Proposals may be cut by their log probabilities.
+    may_cut: bool,
+    round: Round,
+}
+
+/// The round of a sequence.
+#[derive(Default)]
+struct Round {
+    /// When it was chosen, in seconds of the clock.
+    started: f64,
+    /// Its draft calls return log probabilities.
+    needs_log_probs: bool,
+    /// It counts in the trial of proposals that further calls extend.
+    counts: bool,
+    /// The proposal may be shortened, because its verification is shared.
+    shortens: bool,
+    /// Tokens of a draft call, if further calls may extend the proposal.
+    step: Option<usize>,
+    log_probs: Vec<f32>,
 }
 
 impl AdaptiveSequence {
+    /// A sequence that counts as in flight. Its proposals may be cut if `may_cut`.
+    pub(super) fn new(policy: Arc<Mutex<Shared>>, may_cut: bool) -> Self {
+        let mut shared = locked(&policy);
+        shared.sequences += 1;
+        let (chosen, changed_at) = (shared.start, (shared.clock)());
+        drop(shared);
+        Self {
+            policy: Some(policy),
+            acceptance: Acceptance::default(),
+            lookups: ByClass::default(),
+            chosen,
+            changed_at,
+            may_cut,
+            round: Round::default(),
+        }
+    }
+
     /// Change `chosen` if another length is clearly faster; the new length, if it changed.
     fn settle(&mut self, shared: &mut Shared) -> Option<usize> {
         let now = (shared.clock)();
-        let acceptance = self.acceptance.value(now, Some(&shared.acceptance));
+        // Sequences that wait for each other wait for the longest proposal. So all of them use the
+        // length that is best for them together.
+        let (acceptance, sequences) = match shared.shares_verifications() {
+            true => (shared.acceptance.value(now, None), shared.sequences),
+            false => (self.acceptance.value(now, Some(&shared.acceptance)), 1),
+        };
         let (least, most) = (shared.least, shared.most);
         let costs = shared.costs();
         if costs.verify.count == 0 && costs.target_only.count == 0 {
             return None;
         }
-        let (mut best, mut fastest) = (least, costs.speed(least, acceptance));
+        let speed = |length| costs.shared_speed(length, acceptance, sequences);
+        let (mut best, mut fastest) = (least, speed(least));
         for length in least + 1..=most {
-            let speed = costs.speed(length, acceptance);
+            let speed = speed(length);
             if speed > fastest {
                 (best, fastest) = (length, speed);
             }
         }
         let settled = now - self.changed_at > SETTLE_SECONDS;
         let needed = if settled { SMALL_GAIN } else { BIG_GAIN };
-        let better = fastest > needed * costs.speed(self.chosen, acceptance);
+        let better = fastest > needed * speed(self.chosen);
         (best != self.chosen && better).then(|| {
             self.chosen = best;
             self.changed_at = now;
@@ -118,17 +107,62 @@ impl DraftLength for AdaptiveSequence {
         let Some(policy) = self.policy.clone() else {
             return Choice {
                 length: self.chosen,
+                most: self.chosen,
                 settled: None,
             };
         };
         let mut shared = locked(&policy);
         let settled = self.settle(&mut shared);
-        let length = shared.probe(self.chosen).unwrap_or(self.chosen);
-        Choice { length, settled }
+        let probe = shared.probe(self.chosen);
+        let length = probe.unwrap_or(self.chosen);
+        let shares = shared.shares_verifications();
+        let is_useful = shared.sequences == 1 || shares;
+        let needs_log_probs = self.may_cut && is_useful && shared.has_log_probs();
+        let may_cut = needs_log_probs && probe.is_none() && length > 1;
+        // Other sequences would wait for an extended proposal.
+        let counts = may_cut && shared.sequences == 1;
+        let extends = counts && shared.trial.cuts();
+        self.round = Round {
+            started: (shared.clock)(),
+            needs_log_probs,
+            counts,
+            shortens: may_cut && shares,
+            step: extends.then_some(length.div_ceil(2)),
+            log_probs: Vec::new(),
+        };
+        Choice {
+            length: self.round.step.unwrap_or(length),
+            most: if extends { shared.most } else { length },
+            settled,
+        }
     }
 
     fn target_only_tokens(&self) -> usize {
         TARGET_ONLY_TOKENS
+    }
+
+    fn needs_log_probs(&self) -> bool {
+        self.round.needs_log_probs
+    }
+
+    fn proposed(&mut self, tokens: usize, seconds: f64, log_probs: &[f32]) -> Next {
+        let Some(policy) = &self.policy else {
+            return Next::Verify(usize::MAX);
+        };
+        let mut shared = locked(policy);
+        shared.costs().draft.add(tokens, seconds);
+        if self.round.needs_log_probs {
+            shared.count_log_probs(log_probs);
+        }
+        self.round.log_probs = log_probs.to_vec();
+        if log_probs.is_empty() {
+            return Next::Verify(usize::MAX);
+        }
+        match self.round.step {
+            Some(step) => shared.next(log_probs, step),
+            None if self.round.shortens => Next::Verify(shared.shortened(log_probs)),
+            None => Next::Verify(usize::MAX),
+        }
     }
 
     fn round_completed(
@@ -142,19 +176,34 @@ impl DraftLength for AdaptiveSequence {
         let mut shared = locked(policy);
         let now = (shared.clock)();
         shared.worked += draft_seconds + verify_seconds;
-        shared.costs().verify.add(drafted, verify_seconds);
+        let costs = shared.costs();
+        costs.verify.add(drafted, verify_seconds);
+        costs
+            .rounds
+            .add(accepted + 1, draft_seconds + verify_seconds);
         if drafted == 0 {
             return;
         }
-        shared.costs().draft.add(drafted, draft_seconds);
+        let log_probs = std::mem::take(&mut self.round.log_probs);
+        let verified = log_probs.get(..drafted).unwrap_or(&log_probs);
+        shared.survival.add(verified, accepted);
+        if self.round.counts {
+            let (cut, seconds) = (self.round.step.is_some(), now - self.round.started);
+            shared.trial.add(cut, accepted + 1, seconds);
+        }
         let succeeded = self.chosen == 0 && accepted == drafted;
         if succeeded && self.acceptance.value(now, Some(&shared.acceptance)) < 0.5 {
             // Drafting is off, but the target accepted a whole probe against expectation. The text
             // may have changed, so the next choice probes again.
             shared.probed_at = f64::NEG_INFINITY;
         }
-        self.acceptance.add(drafted, accepted, now);
-        shared.acceptance.add(drafted, accepted, now);
+        // The tokens after the first call of a cut proposal were selected for their survival.
+        let first = self.round.step.unwrap_or(usize::MAX);
+        let (drafted, accepted) = (drafted.min(first), accepted.min(first));
+        let log_probs = log_probs.get(..first).unwrap_or(&log_probs);
+        let (successes, failures) = shared.survival.outcome(log_probs, drafted, accepted);
+        self.acceptance.add_expected(successes, failures, now);
+        shared.acceptance.add_expected(successes, failures, now);
     }
 
     fn target_only_completed(&mut self, tokens: usize, seconds: f64) {
@@ -222,67 +271,5 @@ impl DraftLength for AdaptiveSequence {
 impl Drop for AdaptiveSequence {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// What all sequences of a server share.
-struct Shared {
-    least: usize,
-    most: usize,
-    start: usize,
-    clock: Clock,
-    /// The acceptance of all sequences' draft tokens.
-    acceptance: Acceptance,
-    /// The acceptance of all lookups' candidates.
-    lookups: ByClass,
-    /// Costs at each load; [`Shared::costs`] defines the key.
-    costs: HashMap<u32, Costs>,
-    /// Sequences in flight.
-    sequences: usize,
-    /// Seconds of the clock at the last probe with draft tokens, and the number of such probes.
-    probed_at: f64,
-    probes: usize,
-    /// Seconds of all rounds since the last probe that was a target-only run.
-    worked: f64,
-}
-
-impl Shared {
-    /// Costs at the present load. Numbers of sequences with equally many bits, such as 4 to 7,
-    /// count as one load.
-    fn costs(&mut self) -> &mut Costs {
-        let load = usize::BITS - self.sequences.leading_zeros();
-        self.costs.entry(load).or_default()
-    }
-
-    /// The length to probe in this round, if it should be a probe.
-    fn probe(&mut self, chosen: usize) -> Option<usize> {
-        let now = (self.clock)();
-        let (least, most, probes) = (self.least, self.most, self.probes);
-        let since = now - self.probed_at;
-        let worked = self.worked;
-        let costs = self.costs();
-        costs.rounds_since_probe += 1;
-        if least == 0 && chosen > 0 && costs.target_only_is_due(worked) {
-            costs.rounds_since_probe = 0;
-            self.worked = 0.0;
-            return Some(0);
-        }
-        let offset = OFFSETS.iter().cycle().nth(probes % OFFSETS.len());
-        let offset = offset.copied().unwrap_or_default();
-        let other = chosen.saturating_add_signed(offset).max(least).max(1);
-        let other = other.min(most);
-        let unknown = costs.rounds_since_probe > QUIET_ROUNDS && !costs.verify.knows(other);
-        let pause = if chosen > 0 {
-            PROBE_SECONDS
-        } else {
-            IDLE_PROBE_SECONDS
-        };
-        if since < pause && !unknown {
-            return None;
-        }
-        costs.rounds_since_probe = 0;
-        self.probes += 1;
-        self.probed_at = now;
-        (other != chosen).then_some(other)
     }
 }

@@ -1,6 +1,7 @@
 //! Estimates what rounds yield in tokens and cost in seconds, for the choice of the draft length.
 
-use super::estimate::{Curve, Mean, Verification};
+use super::estimate::{Curve, Mean, Rounds, Verification};
+use super::slope::Slope;
 
 /// Seconds of rounds, of all sequences together, after which a target-only run measures the speed
 /// without a draft again. Idle time does not count, so a probe takes about 1 % of the
@@ -26,6 +27,10 @@ pub fn expected_tokens(length: usize, acceptance: f64) -> f64 {
 pub(super) struct Costs {
     pub draft: Curve,
     pub verify: Verification,
+    /// Seconds of each draft token in a verification that sequences share.
+    pub slope: Slope,
+    /// All rounds of a draft model.
+    pub rounds: Rounds,
     pub target_only: Mean,
     /// What the first token of a streamed call takes longer than the others.
     pub restart: Mean,
@@ -38,6 +43,8 @@ impl Default for Costs {
         Self {
             draft: Curve::through_zero(),
             verify: Verification::default(),
+            slope: Slope::default(),
+            rounds: Rounds::default(),
             target_only: Mean::default(),
             restart: Mean::default(),
             rounds_since_probe: 0,
@@ -59,6 +66,19 @@ impl Costs {
             (1.0, self.verify.at(0))
         };
         if seconds > 0.0 { tokens / seconds } else { 0.0 }
+    }
+
+    /// As [`Costs::speed`], if so many sequences share a verification and all draft as many tokens.
+    pub fn shared_speed(&self, length: usize, acceptance: f64, sequences: usize) -> f64 {
+        let per_token = sequences as f64 * self.slope.at_least();
+        if sequences == 1 || per_token == 0.0 || length == 0 {
+            return self.speed(length, acceptance);
+        }
+        // A single longer proposal takes little time, but those of all sequences take much more.
+        let mean = self.slope.mean_tokens() / sequences as f64;
+        let usual = self.verify.at(mean.round() as usize);
+        let seconds = self.draft.at(length) + usual + per_token * (length as f64 - mean);
+        expected_tokens(length, acceptance) / seconds
     }
 
     /// Whether a response for each token costs little beside the steps of the target.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 const KEPT: f64 = 0.97;
 /// The most that all earlier durations together weigh in a mean; a new one weighs the rest.
 const KEPT_SECONDS: f64 = 0.9;
+/// Each new round multiplies the weight of earlier ones by this factor.
+const KEPT_ROUNDS: f64 = 0.995;
 /// By which share of the difference a duration above, or below, an estimate of the lowest one moves
 /// it: nine of ten durations may be longer because of waits.
 const RISE: f64 = 0.03;
@@ -50,10 +52,15 @@ impl Acceptance {
 
     /// Add a round; `now` in seconds.
     pub fn add(&mut self, drafted: usize, accepted: usize, now: f64) {
-        let kept = KEPT * self.faded(now);
         let failed = if accepted < drafted { 1.0 } else { 0.0 };
-        self.successes = kept * self.successes + accepted as f64;
-        self.trials = kept * self.trials + accepted as f64 + failed;
+        self.add_expected(accepted as f64, failed, now);
+    }
+
+    /// Add a round of which so many successes and failures are expected.
+    pub fn add_expected(&mut self, accepted: f64, failed: f64, now: f64) {
+        let kept = KEPT * self.faded(now);
+        self.successes = kept * self.successes + accepted;
+        self.trials = kept * self.trials + accepted + failed;
         self.updated = Some(now);
     }
 
@@ -69,6 +76,29 @@ impl Acceptance {
     fn faded(&self, now: f64) -> f64 {
         self.updated
             .map_or(1.0, |updated| ((updated - now) / FADE_SECONDS).exp())
+    }
+}
+
+/// What rounds generate, and how long they take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rounds {
+    tokens: f64,
+    seconds: f64,
+}
+
+impl Rounds {
+    /// Add a round.
+    pub fn add(&mut self, tokens: usize, seconds: f64) {
+        self.tokens = KEPT_ROUNDS * self.tokens + tokens as f64;
+        self.seconds = KEPT_ROUNDS * self.seconds + seconds;
+    }
+
+    /// Tokens a second; 0.0 without rounds.
+    pub fn speed(&self) -> f64 {
+        match self.seconds > 0.0 {
+            true => self.tokens / self.seconds,
+            false => 0.0,
+        }
     }
 }
 

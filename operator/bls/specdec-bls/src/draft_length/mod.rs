@@ -17,20 +17,38 @@
 //! The policy measures all of these. It estimates a for each sequence, with the server's acceptance
 //! as the prior. It measures D, V and P for each load: 1, 2 to 3, 4 to 7 sequences in flight, and
 //! so on. An idle engine verifies more tokens in about the same time, but a loaded one does not.
+//!
+//! Sequences that share verifications wait for the longest proposal, so all of them use the length
+//! that is best for them together.
+//!
+//! If the draft returns log probabilities, proposals are cut by them; see `survival`. A single
+//! sequence asks the draft for more tokens while they are worth their time. Sequences that share a
+//! verification leave out the tokens that are least likely to be accepted, if the verification
+//! takes longer for each token.
 
 mod adaptive;
 mod costs;
 pub mod estimate;
 mod lookup;
+mod policy;
+mod shared;
+mod slope;
+mod survival;
+mod trial;
 
-pub use adaptive::{AdaptivePolicy, AdaptiveSequence, Clock};
+pub use adaptive::AdaptiveSequence;
 pub use costs::expected_tokens;
+pub use policy::AdaptivePolicy;
+pub use shared::Clock;
+pub use survival::Next;
 
 /// What a policy chooses for the next call of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Draft tokens of the next round; 0 for a target-only run.
+    /// Draft tokens of the next round's first draft call; 0 for a target-only run.
     pub length: usize,
+    /// Most draft tokens of the round, if further calls add to the proposal.
+    pub most: usize,
     /// The new chosen length, if this choice changed it. A probe does not change it.
     pub settled: Option<usize>,
 }
@@ -52,6 +70,11 @@ pub trait DraftLength: Send {
     fn choose(&mut self) -> Choice;
     /// Tokens of a target-only run; 0 for all that remain of the answer.
     fn target_only_tokens(&self) -> usize;
+    /// Whether draft calls have to return the log probabilities of their tokens.
+    fn needs_log_probs(&self) -> bool;
+    /// A draft call has proposed this many tokens after this time. Choose how the round continues;
+    /// the log probabilities are those of the whole proposal, or none at all.
+    fn proposed(&mut self, tokens: usize, seconds: f64, log_probs: &[f32]) -> Next;
     /// A round has ended: tokens proposed and accepted, seconds of draft and verification.
     fn round_completed(
         &mut self,
@@ -82,11 +105,18 @@ impl DraftLength for FixedLength {
     fn choose(&mut self) -> Choice {
         Choice {
             length: self.0,
+            most: self.0,
             settled: None,
         }
     }
     fn target_only_tokens(&self) -> usize {
         0
+    }
+    fn needs_log_probs(&self) -> bool {
+        false
+    }
+    fn proposed(&mut self, _: usize, _: f64, _: &[f32]) -> Next {
+        Next::Verify(usize::MAX)
     }
     fn round_completed(&mut self, _: usize, _: usize, _: f64, _: f64) {}
     fn target_only_completed(&mut self, _: usize, _: f64) {}

@@ -40,6 +40,8 @@ pub enum Source {
 #[derive(Clone, Debug, Default)]
 pub struct Proposal {
     pub tokens: Vec<i32>,
+    /// The draft's log probability of each token, or none at all.
+    pub log_probs: Vec<f32>,
     pub logits: Option<Tensor>,
     pub source: Source,
 }

@@ -70,11 +70,11 @@ impl Sequence {
         let memory = candidate.is_from_memory();
         (length > 0).then_some(Proposal {
             tokens: candidate.tokens,
-            logits: None,
             source: Source::Lookup {
                 memory,
                 classes: candidate.classes,
             },
+            ..Proposal::default()
         })
     }
 }

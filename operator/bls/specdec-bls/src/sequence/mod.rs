@@ -10,6 +10,7 @@
 
 pub mod chunk;
 pub mod detokenizer;
+mod draft_calls;
 mod effects;
 mod logits;
 mod lookups;
@@ -71,6 +72,8 @@ pub struct Sequence {
     /// The draft length that the policy chose for this round. Near the end of the answer, the
     /// proposal is shorter.
     draft_length: usize,
+    /// Most tokens of this round's proposal.
+    most_draft_tokens: usize,
     rendering: Rendering,
     /// Tokens that [`Sequence::render`] has yet to turn into text.
     unrendered: Option<Chunk>,
@@ -101,6 +104,7 @@ impl Sequence {
             last_pipelined: 0,
             last_stream: 0,
             draft_length: 0,
+            most_draft_tokens: 0,
             unrendered: None,
         }
     }
@@ -151,7 +155,11 @@ impl Sequence {
 
     fn completed(&mut self, result: EngineResult, seconds: f64, step: &mut Step) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Drafting { length } => self.proposed(result, length, seconds, step),
+            Phase::Drafting {
+                begun,
+                seconds: before,
+                length,
+            } => self.proposed(result, begun, length, (before, seconds), step),
             Phase::Verifying {
                 proposal,
                 source,
@@ -213,6 +221,7 @@ impl Sequence {
             self.decode_target_only(step);
         } else {
             self.draft_length = choice.length;
+            self.most_draft_tokens = choice.most;
             let length = self.tokens.proposal_length(choice.length);
             self.begin_round(length, step);
         }

@@ -2,14 +2,18 @@
 
 use std::time::Instant;
 
-use super::chunk::{Chunk, Source};
+use super::chunk::{Chunk, Proposal, Source};
 
 /// The result that a sequence waits for.
 pub enum Phase {
     /// Nothing: it has not started, or has ended.
     Idle,
-    /// The draft's proposal.
-    Drafting { length: usize },
+    /// `length` more tokens of a proposal, of which the draft has proposed some in so many seconds.
+    Drafting {
+        begun: Proposal,
+        seconds: f64,
+        length: usize,
+    },
     /// The proposal of a pipelined draft call that is still in flight.
     AwaitingPipelined { length: usize, since: Instant },
     /// The verification of a proposal.
@@ -90,7 +94,7 @@ pub struct PipelinedDraft {
     /// Tokens that the call requests.
     pub length: usize,
     /// A guess at the target's own next token and a proposal after it; None while in flight.
-    pub proposed: Option<Vec<i32>>,
+    pub proposed: Option<Proposal>,
     /// How long the call took.
     pub seconds: f64,
 }
@@ -98,9 +102,16 @@ pub struct PipelinedDraft {
 impl PipelinedDraft {
     /// At most `length` proposed tokens. None if the guess differs from the last token of
     /// `generated`, or if nothing was proposed after the guess.
-    pub fn tokens_after(&self, generated: &[i32], length: usize) -> Option<Vec<i32>> {
-        let (guess, tokens) = self.proposed.as_deref()?.split_first()?;
+    pub fn after(&self, generated: &[i32], length: usize) -> Option<Proposal> {
+        let proposed = self.proposed.as_ref()?;
+        let (guess, tokens) = proposed.tokens.split_first()?;
         let fits = !tokens.is_empty() && generated.last() == Some(guess);
-        fits.then(|| tokens.iter().copied().take(length).collect())
+        let log_probs = proposed.log_probs.iter().skip(1);
+        fits.then(|| Proposal {
+            tokens: tokens.iter().copied().take(length).collect(),
+            log_probs: log_probs.copied().take(length).collect(),
+            logits: None,
+            source: Source::PipelinedModel,
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::chunk::{Chunk, Proposal, Source};
 use super::phase::{Phase, PipelinedDraft};
 use super::{PipelinedCall, Sequence, Step};
-use crate::draft_length::FixedLength;
+use crate::draft_length::{FixedLength, Next};
 use crate::engine::EngineResult;
 
 impl Sequence {
@@ -47,41 +47,77 @@ impl Sequence {
                 let since = Instant::now();
                 self.phase = Phase::AwaitingPipelined { length, since };
             }
-            Some(draft) => match draft.tokens_after(self.tokens.generated(), length) {
-                Some(tokens) => {
-                    let proposal = Proposal {
-                        tokens,
-                        logits: None,
-                        source: Source::PipelinedModel,
-                    };
-                    self.verify(proposal, draft.seconds, step);
+            Some(draft) => match draft.after(self.tokens.generated(), length) {
+                Some(proposal) => {
+                    let count = proposal.tokens.len();
+                    self.extend_or_verify(proposal, count, (0.0, draft.seconds), step);
                 }
-                None => self.draft(length, step),
+                None => self.draft(Proposal::default(), 0.0, length, step),
             },
-            None => self.draft(length, step),
+            None => self.draft(Proposal::default(), 0.0, length, step),
         }
     }
 
-    fn draft(&mut self, length: usize, step: &mut Step) {
-        if self.resources.has_draft {
-            self.phase = Phase::Drafting { length };
-            step.call(self.tokens.draft_call(length));
-        } else {
-            self.continue_without_draft("this server has no draft model".to_owned(), step);
+    /// Let the draft propose `length` tokens after those of `begun`, which took it `seconds`.
+    fn draft(&mut self, begun: Proposal, seconds: f64, length: usize, step: &mut Step) {
+        if !self.resources.has_draft {
+            return self.continue_without_draft("this server has no draft model".to_owned(), step);
         }
+        let log_probs = self.resources.draft_length.needs_log_probs();
+        step.call(self.tokens.draft_call(&begun.tokens, length, log_probs));
+        self.phase = Phase::Drafting {
+            begun,
+            seconds,
+            length,
+        };
     }
 
-    /// Verify the proposal of a draft call.
+    /// Continue after a draft call for `length` tokens after `begun`. `seconds` are those of the
+    /// round's earlier draft calls, and of this one.
     pub(super) fn proposed(
         &mut self,
         result: EngineResult,
+        begun: Proposal,
         length: usize,
-        seconds: f64,
+        seconds: (f64, f64),
         step: &mut Step,
     ) {
-        match result.and_then(|outputs| self.tokens.proposal(outputs, length)) {
-            Ok(proposal) => self.verify(proposal, seconds, step),
+        let before = begun.tokens.len();
+        match result.and_then(|outputs| self.tokens.proposal(begun, outputs, length)) {
+            Ok(proposal) => {
+                let count = proposal.tokens.len() - before;
+                self.extend_or_verify(proposal, count, seconds, step);
+            }
             Err(error) => self.continue_without_draft(error.to_string(), step),
+        }
+    }
+
+    /// Let the draft extend the proposal, whose last `count` tokens its last call returned, if the
+    /// policy chooses so. Otherwise verify it.
+    fn extend_or_verify(
+        &mut self,
+        mut proposal: Proposal,
+        count: usize,
+        (before, seconds): (f64, f64),
+        step: &mut Step,
+    ) {
+        let policy = &mut self.resources.draft_length;
+        let next = policy.proposed(count, seconds, &proposal.log_probs);
+        let most = self.tokens.proposal_length(self.most_draft_tokens);
+        let room = most.saturating_sub(proposal.tokens.len());
+        match next {
+            Next::Draft(more) if room > 0 && count > 0 => {
+                self.draft(proposal, before + seconds, more.min(room), step);
+            }
+            Next::Draft(_) => self.verify(proposal, before + seconds, step),
+            Next::Verify(most) => {
+                if most < proposal.tokens.len() {
+                    proposal.tokens.truncate(most);
+                    // In a batch with longer proposals it would be padded to their length.
+                    self.draft_length = most.max(1);
+                }
+                self.verify(proposal, before + seconds, step);
+            }
         }
     }
 
@@ -106,7 +142,8 @@ impl Sequence {
         step.call(self.tokens.verification_call(proposal, self.draft_length));
         if self.resources.pipelined
             && !matches!(source, Source::Lookup { .. })
-            && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens)
+            && let log_probs = self.resources.draft_length.needs_log_probs()
+            && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens, log_probs)
         {
             self.last_pipelined += 1;
             self.pipelined = Some(PipelinedDraft {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use triton::Tensor;
 
-use super::chunk::{Chunk, Proposal, Source};
+use super::chunk::{Chunk, Proposal};
 use super::stop_words::StopTokens;
 use crate::batching::merge::DRAFT_IDS;
 use crate::engine::{Call, Role, find, new_tokens, token_log_probs};
@@ -68,84 +68,6 @@ impl Tokens {
     pub fn proposal_length(&self, draft_length: usize) -> usize {
         // The target always adds one token, so a draft token in the last place would be wasted.
         draft_length.min(self.remaining().saturating_sub(1))
-    }
-
-    /// The draft call of a round.
-    pub fn draft_call(&self, length: usize) -> Call {
-        let mut outputs = token_outputs();
-        let inputs = if self.task.use_draft_logits {
-            outputs.push("generation_logits".into());
-            self.inputs_for_logits(length)
-        } else {
-            // With a minimum of `length`, the draft never proposes the end: the target decides
-            // where the answer ends.
-            self.task.inputs(&self.ids, length, length, false)
-        };
-        Call {
-            role: Role::Draft,
-            inputs,
-            outputs,
-            batchable: true,
-            draft_tokens: length,
-            may_shorten: !self.task.is_sampled(),
-            stream: None,
-        }
-    }
-
-    /// The proposal that a draft call returned.
-    ///
-    /// # Errors
-    /// The draft returned no tokens or logits that can be used.
-    pub fn proposal(&self, outputs: Vec<Tensor>, length: usize) -> Result<Proposal, Error> {
-        let mut tokens = new_tokens(&outputs, self.ids.len(), DRAFT)?;
-        tokens.truncate(length);
-        let logits = self.draft_logits(outputs, tokens.len())?;
-        Ok(Proposal {
-            tokens,
-            logits,
-            source: Source::Model,
-        })
-    }
-
-    /// A draft call that continues `proposal` during its verification, and how many tokens it
-    /// requests: a guess at the target's own token, then the next proposal.
-    ///
-    /// None if the answer has no room for the guess, one draft token and the target's own token.
-    pub fn pipelined_draft_call(&self, proposal: &[i32]) -> Option<(Call, usize)> {
-        let room = self.remaining().checked_sub(proposal.len() + 2)?;
-        if proposal.is_empty() || room < 1 {
-            return None;
-        }
-        let length = proposal.len().min(room) + 1;
-        let ids = [self.ids.as_slice(), proposal].concat();
-        let call = Call {
-            role: Role::Draft,
-            inputs: self.task.inputs(&ids, length, length, false),
-            outputs: token_outputs(),
-            batchable: true,
-            draft_tokens: length,
-            may_shorten: false,
-            stream: None,
-        };
-        Some((call, length))
-    }
-
-    /// Tokens that a pipelined draft call returned for a prefix of `prefix` tokens.
-    ///
-    /// # Errors
-    /// The draft returned none.
-    pub fn pipelined_proposal(
-        &self,
-        outputs: &[Tensor],
-        prefix: usize,
-        length: usize,
-    ) -> Result<Vec<i32>, Error> {
-        let mut tokens = new_tokens(outputs, prefix, DRAFT)?;
-        tokens.truncate(length);
-        if tokens.is_empty() {
-            return Err(Error::EngineRefused(format!("{DRAFT} proposed no token")));
-        }
-        Ok(tokens)
     }
 
     /// The call in which the target verifies a proposal, which may be empty, and adds a token.
@@ -224,8 +146,8 @@ impl Tokens {
         outputs: &mut Vec<Cow<'static, str>>,
     ) {
         if self.task.log_probs {
-            inputs.push(Tensor::flag("return_log_probs"));
-            outputs.extend(["output_log_probs".into(), "cum_log_probs".into()]);
+            add_log_probs(inputs, outputs);
+            outputs.push("cum_log_probs".into());
         }
     }
 
@@ -261,6 +183,12 @@ impl Tokens {
         }
         (new, false)
     }
+}
+
+/// Request a log probability for each token.
+pub(super) fn add_log_probs(inputs: &mut Vec<Tensor>, outputs: &mut Vec<Cow<'static, str>>) {
+    inputs.push(Tensor::flag("return_log_probs"));
+    outputs.push("output_log_probs".into());
 }
 
 pub(super) fn token_outputs() -> Vec<Cow<'static, str>> {

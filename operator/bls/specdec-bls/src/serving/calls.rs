@@ -38,12 +38,13 @@ impl Bls {
         if let Some(row) = row {
             batcher.submit(row.call.role, row);
         }
-        if let Some(number) = completed {
-            batcher.row_completed(number, now);
-        }
+        let verified = completed.and_then(|number| batcher.row_completed(number, now));
         let batches = batcher.take_ready(now);
         let due = batcher.due(now);
         drop(batcher);
+        if let (Some(policy), Some(verified)) = (&self.policy, verified) {
+            policy.batch_verified(verified);
+        }
         if let Some(due) = due {
             self.watchdog.set_alarm(due);
         }

@@ -34,7 +34,7 @@ pub struct Bls {
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     pub(super) limits: Limits,
     pub(super) metrics: Arc<Metrics>,
-    policy: Option<AdaptivePolicy>,
+    pub(super) policy: Option<AdaptivePolicy>,
     /// Finished texts that lookups search, by scope.
     pub(super) memory: Option<Arc<Memory>>,
     pub(super) batcher: Mutex<Batcher<Row>>,
@@ -144,7 +144,9 @@ impl Bls {
     /// Start the sequence of the prompt at index `row` of its request.
     pub(super) fn start(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
         let draft_length: Box<dyn DraftLength> = match &self.policy {
-            Some(policy) if task.adaptive => Box::new(policy.sequence()),
+            // Proposals whose logits the target compares must not depend on the tokens drawn.
+            Some(policy) if task.adaptive && task.use_draft_logits => Box::new(policy.sequence()),
+            Some(policy) if task.adaptive => Box::new(policy.cutting_sequence()),
             _ => Box::new(FixedLength(task.draft_tokens)),
         };
         let resources = Resources {

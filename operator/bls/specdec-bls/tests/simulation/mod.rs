@@ -9,6 +9,8 @@ use triton_specdec::draft_length::{
 use self::numbers::Numbers;
 
 pub mod numbers;
+#[allow(dead_code)]
+pub mod varying_text;
 
 /// Largest draft length.
 pub const MOST: usize = 8;
@@ -167,6 +169,7 @@ impl Run {
         let draft = noise * self.engines.draft(length);
         let verify = noise * self.engines.verify(length);
         *self.now.lock().unwrap() += draft + verify;
+        sequence.proposed(length, draft, &[]);
         sequence.round_completed(length, accepted, draft, verify);
         // The expected number of tokens, so that the random acceptance adds no noise.
         expected_tokens(length, self.engines.acceptance)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use triton_specdec::draft_length::{Alternative, Choice, DraftLength};
+use triton_specdec::draft_length::{Alternative, Choice, DraftLength, Next};
 
 use super::numbers::Numbers;
 
@@ -35,7 +35,20 @@ impl DraftLength for ChangingPolicy {
         let index = self.numbers.lock().unwrap().between(0, 4);
         Choice {
             length: [0, 0, 1, 2, 5][index],
+            most: 8,
             settled: None,
+        }
+    }
+    fn needs_log_probs(&self) -> bool {
+        self.numbers.lock().unwrap().between(0, 1) > 0
+    }
+    fn proposed(&mut self, tokens: usize, seconds: f64, _: &[f32]) -> Next {
+        assert!(tokens > 0 && seconds > 0.0);
+        let mut numbers = self.numbers.lock().unwrap();
+        match numbers.between(0, 2) {
+            0 => Next::Draft(numbers.between(1, 3)),
+            1 => Next::Verify(numbers.between(0, tokens)),
+            _ => Next::Verify(usize::MAX),
         }
     }
     fn target_only_tokens(&self) -> usize {

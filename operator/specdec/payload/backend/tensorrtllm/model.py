@@ -120,6 +120,7 @@ class TritonPythonModel:
             settings.max_queue,
             settings.step_latency,
             None if self._rank is None else self._rank.serving,
+            settings.normalize_log_probs,
         )
         self._scheduler = Scheduler(model, limits, lookahead)
         self._metrics = _Metrics(self._name, args["model_version"])

@@ -142,6 +142,9 @@ class ModelSettings:
         lookahead: the decoding shape, or None for one token a step.
         step_latency: SIMULATION: seconds that every step lasts at least; 0 is the honest value.
         cancel_period: seconds between checks for clients that disconnected.
+        normalize_log_probs: log probabilities are normalized within the top k, which are those of
+            the likeliest token alone in a greedy answer. TensorRT-LLM's default
+            (cpp/tensorrt_llm/kernels/samplingTopKKernels.cu).
         simulated_load: SIMULATION: seconds that the rank of the engine loads, a process of its
             own; None without such a rank.
         simulated_ready_early: SIMULATION: the model is ready before its rank has loaded.
@@ -155,6 +158,7 @@ class ModelSettings:
     step_latency: float
     cancel_period: float
     max_queue: int
+    normalize_log_probs: bool = True
     simulated_load: float | None = None
     simulated_ready_early: bool = False
 
@@ -187,6 +191,7 @@ class ModelSettings:
             step_latency=max(latency, 0.0) / 1e3,
             cancel_period=values.integer("cancellation_check_period_ms", 100) / 1e3,
             max_queue=int(policy.get("max_queue_size", 0)) or 1024,
+            normalize_log_probs=values.flag("normalize_log_probs", True),
             simulated_load=None if load < 0.0 else load,
             simulated_ready_early=values.flag("simulated_ready_early", False),
         )

@@ -52,6 +52,11 @@ class Sampling:
         )
 
     @property
+    def likeliest(self) -> int:
+        """Number of tokens to choose from before `top_p`; 0 is all tokens."""
+        return 1 if self.greedy else self.top_k
+
+    @property
     def plain(self) -> bool:
         """Whether the logits are used as they are."""
         return (
@@ -226,8 +231,9 @@ def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
     return numbers
 
 
-def log_probability(logits: Floats, token: int) -> float:
-    """Return the log softmax of one token."""
+def log_probability(logits: Floats, token: int, likeliest: int = 0) -> float:
+    """Return the log softmax of one token, over so many likeliest tokens; 0 is all tokens."""
     top = np.maximum.reduce(logits)
-    total = np.exp(logits - top, dtype=np.float64).sum()
+    kept = logits if likeliest == 0 else np.sort(logits)[-likeliest:]
+    total = np.exp(kept - top, dtype=np.float64).sum()
     return float(logits[token] - top - np.log(total))

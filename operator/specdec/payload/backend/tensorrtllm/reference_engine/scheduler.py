@@ -35,6 +35,7 @@ class Limits:
         max_queue: requests that may wait.
         step_latency: SIMULATION: seconds a step lasts at least; see `ModelSettings`.
         gate: SIMULATION: no step begins while it is not set; `close` sets it.
+        normalize_log_probs: see `ModelSettings`.
     """
 
     kv_tokens: int = 0
@@ -42,6 +43,7 @@ class Limits:
     max_queue: int = 1024
     step_latency: float = 0.0
     gate: threading.Event | None = None
+    normalize_log_probs: bool = False
 
 
 class Scheduler:
@@ -194,7 +196,15 @@ class Scheduler:
             self._pace.join(ticket.arrived)
             shape = self._shape(request)
             proposer = None if shape is None else Proposer(shape, request.prompt)
-            self._active.append(Sequence(ticket, self._model, reservation, proposer))
+            self._active.append(
+                Sequence(
+                    ticket,
+                    self._model,
+                    reservation,
+                    proposer,
+                    normalize_log_probs=self._limits.normalize_log_probs,
+                )
+            )
 
     def _step(self) -> None:
         """Advance every sequence that fits into one pass of at most max_num_tokens rows."""

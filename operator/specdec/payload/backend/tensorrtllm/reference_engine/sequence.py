@@ -24,7 +24,13 @@ class Sequence:
     """One request in flight. The scheduler calls `rows`, runs the step, then calls `advance`."""
 
     def __init__(
-        self, ticket: Ticket, model: Llama, reservation: Reservation, proposer: Proposer | None
+        self,
+        ticket: Ticket,
+        model: Llama,
+        reservation: Reservation,
+        proposer: Proposer | None,
+        *,
+        normalize_log_probs: bool = False,
     ) -> None:
         request = ticket.request
         self.ticket = ticket
@@ -33,6 +39,7 @@ class Sequence:
         self._request = request
         self._model = model
         self._proposer = proposer
+        self._likeliest = request.rules.likeliest if normalize_log_probs else 0
         self._tokens: Tokens = np.empty(request.prompt.size + request.max_new + 1, np.int64)
         self._tokens[: request.prompt.size] = request.prompt
         self._length = request.prompt.size
@@ -173,7 +180,7 @@ class Sequence:
         self._tokens[self._length] = token
         self._length += 1
         if request.want_log_probs:
-            self._log_probs.append(log_probability(adjusted, token))
+            self._log_probs.append(log_probability(adjusted, token, self._likeliest))
             self._cum_log_prob += self._log_probs[-1]
         if request.want_generation_logits:
             self._logits.append(logits.copy())

@@ -1,0 +1,159 @@
+//! Cuts the proposal of a draft model where its next tokens are not worth their time.
+//!
+//! The target is likelier to accept a token to which the draft gives a high probability. The
+//! relation is calibrated online: tokens are divided into classes by probability, and each class
+//! has the share of its tokens that the target accepted. The product of these shares over a
+//! proposal is the chance that the target accepts all of it, its survival.
+//!
+//! The next call of the draft is worth its time if survival times the tokens that the call may add
+//! is more than the tokens that a usual round generates in that time: the stopping rule for the
+//! largest ratio of tokens to seconds (Dinkelbach 1967, "On Nonlinear Fractional Programming").
+//! SpecDec++ (Huang et al. 2024, arXiv:2405.19715) stops drafts by the same survival, with a
+//! trained head in place of the log probabilities.
+
+use super::costs::Costs;
+
+/// Classes by the probability of a token, in tenths.
+const TENTHS: usize = 10;
+/// The first token of a proposal has classes of its own: it continues a text that the target has
+/// accepted.
+const POSITIONS: usize = 2;
+/// Weight of the draft's own probability, the first guess of a class, in tokens.
+const PRIOR_WEIGHT: f64 = 4.0;
+/// Each new token multiplies the weight of the earlier ones of its class by this factor.
+const KEPT: f64 = 0.999;
+
+/// What a sequence does with a proposal of the draft model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Let the draft propose this many more tokens.
+    Draft(usize),
+    /// Let the target verify at most this many tokens of the proposal.
+    Verify(usize),
+}
+
+/// How many tokens of a class the target accepted, of those that it compared.
+#[derive(Clone, Copy)]
+struct Class {
+    accepted: f64,
+    compared: f64,
+}
+
+impl Class {
+    fn guessed(acceptance: f64) -> Self {
+        Self {
+            accepted: PRIOR_WEIGHT * acceptance,
+            compared: PRIOR_WEIGHT,
+        }
+    }
+
+    fn add(&mut self, accepted: bool) {
+        self.accepted = KEPT * self.accepted + f64::from(u8::from(accepted));
+        self.compared = KEPT * self.compared + 1.0;
+    }
+
+    fn acceptance(&self) -> f64 {
+        self.accepted / self.compared
+    }
+}
+
+/// The acceptance of draft tokens by their log probabilities.
+pub(super) struct Survival {
+    classes: [Class; TENTHS * POSITIONS],
+    /// All tokens.
+    any: Class,
+}
+
+impl Default for Survival {
+    fn default() -> Self {
+        let guess = |class| (class % TENTHS) as f64 / TENTHS as f64 + 0.5 / TENTHS as f64;
+        Self {
+            classes: std::array::from_fn(|class| Class::guessed(guess(class))),
+            any: Class::guessed(0.7),
+        }
+    }
+}
+
+impl Survival {
+    /// Add a round: the log probabilities of a proposal, of which the target accepted some tokens.
+    pub fn add(&mut self, log_probs: &[f32], accepted: usize) {
+        // The tokens after the first rejected one were not compared.
+        for (index, log_prob) in log_probs.iter().take(accepted + 1).enumerate() {
+            self.any.add(index < accepted);
+            if let Some(class) = self.classes.get_mut(class_of(index, *log_prob)) {
+                class.add(index < accepted);
+            }
+        }
+    }
+
+    /// How a round continues after a proposal with these log probabilities, in draft calls of
+    /// `step` tokens. The usual speed is `speed` tokens a second.
+    pub fn next(&self, log_probs: &[f32], step: usize, speed: f64, costs: &Costs) -> Next {
+        let survival = self.survivals(log_probs).last().copied().unwrap_or(1.0);
+        let acceptance = self.any.acceptance();
+        let added: f64 = (1..=step).map(|n| acceptance.powi(n as i32)).sum();
+        if survival * added > speed * costs.draft.at(step) {
+            return Next::Draft(step);
+        }
+        Next::Verify(self.most_useful(log_probs, speed, costs))
+    }
+
+    /// Expected successes and failures of a round whose proposal would have been verified whole:
+    /// the target accepted some of the first `drafted` tokens, and did not see the others.
+    pub fn outcome(&self, log_probs: &[f32], drafted: usize, accepted: usize) -> (f64, f64) {
+        if accepted < drafted {
+            return (accepted as f64, 1.0);
+        }
+        let (mut successes, mut survival) = (accepted as f64, 1.0);
+        for (index, log_prob) in log_probs.iter().enumerate().skip(drafted) {
+            survival *= self.chance(index, *log_prob);
+            successes += survival;
+        }
+        (successes, 1.0 - survival)
+    }
+
+    /// The number of tokens that are likelier to be accepted than `least`, with all before them.
+    pub fn likelier(&self, log_probs: &[f32], least: f64) -> usize {
+        let survivals = self.survivals(log_probs);
+        survivals.iter().take_while(|it| **it > least).count()
+    }
+
+    /// The number of tokens that are worth their time in the verification. The usual speed is
+    /// `speed` tokens a second.
+    fn most_useful(&self, log_probs: &[f32], speed: f64, costs: &Costs) -> usize {
+        let mut best = (0, -speed * costs.verify.at(0));
+        let mut expected = 0.0;
+        for (index, survival) in self.survivals(log_probs).iter().enumerate() {
+            expected += survival;
+            let gain = expected - speed * costs.verify.at(index + 1);
+            if gain >= best.1 {
+                best = (index + 1, gain);
+            }
+        }
+        best.0
+    }
+
+    /// The chance of each token that the target accepts it and all before it.
+    fn survivals(&self, log_probs: &[f32]) -> Vec<f64> {
+        let chances = log_probs.iter().enumerate();
+        let chances = chances.map(|(index, log_prob)| self.chance(index, *log_prob));
+        let products = chances.scan(1.0, |survival, chance| {
+            *survival *= chance;
+            Some(*survival)
+        });
+        products.collect()
+    }
+
+    /// The chance that the target accepts the token at this index, if it accepts all before it.
+    fn chance(&self, index: usize, log_prob: f32) -> f64 {
+        let class = self.classes.get(class_of(index, log_prob));
+        class.map_or(0.0, Class::acceptance)
+    }
+}
+
+/// The class of the token at this index of a proposal.
+fn class_of(index: usize, log_prob: f32) -> usize {
+    // A probability that is not a number counts as 0.
+    let tenth = (f64::from(log_prob).exp() * TENTHS as f64) as usize;
+    index.min(POSITIONS - 1) * TENTHS + tenth.min(TENTHS - 1)
+}

@@ -1,0 +1,86 @@
+"""What the shipped draft model proposes after each token of the shipped target's answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer
+from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama, Rows
+from specdec.payload.backend.tensorrtllm.reference_engine.sampling import log_probability
+from specdec.payload.backend.tensorrtllm.reference_engine.weights import Floats
+from support.reference_engines import build, open_engine
+from support.shipped_pair import PAIR
+
+_CAPACITY = 384
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prompt and the target's greedy answer, in tokens.
+
+    Attributes:
+        drafts: for each token of prompt and answer, the tokens that the draft proposes in its
+            place and after it, with their log probabilities; none for the prompt.
+    """
+
+    prompt: list[int]
+    answer: list[int]
+    drafts: list[list[tuple[int, float]]]
+
+    def right(self) -> list[bool]:
+        """For each token of the answer, whether the draft would have proposed it."""
+        firsts = [proposed[0][0] for proposed in self.drafts[len(self.prompt) :]]
+        return [first == token for first, token in zip(firsts, self.answer, strict=True)]
+
+
+def answers(folder: Path, tokens: int, drafted: int) -> list[Answer]:
+    """The answers to the pair's prompts, with `drafted` tokens of each proposal."""
+    target, draft = (
+        open_engine(build(PAIR / role, folder / role)) for role in ("target", "draft")
+    )
+    tokenizer = Tokenizer.from_file(str(PAIR / "target" / "tokenizer.json"))
+    lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
+    prompts = [tokenizer.encode(json.loads(line)["prompt"]).ids for line in lines]
+    return [_answer(target, draft, prompt, tokens, drafted) for prompt in prompts]
+
+
+def _answer(target: Llama, draft: Llama, prompt: list[int], tokens: int, drafted: int) -> Answer:
+    buffer = KVBuffer(target.config, _CAPACITY)
+    answer = [token for token, _ in _greedy(target, buffer, prompt, tokens)]
+    buffer = KVBuffer(draft.config, _CAPACITY)
+    drafts: list[list[tuple[int, float]]] = [[] for _ in prompt]
+    known: list[int] = []
+    for index in range(tokens):
+        prefix = prompt + answer[:index]
+        proposed = _greedy(draft, buffer, prefix[len(known) :], drafted)
+        drafts.append(proposed)
+        known = prefix
+        # What the draft wrote behind the prefix is overwritten by the next proposal.
+        buffer.length = len(prefix)
+    return Answer(prompt, answer, drafts)
+
+
+def _greedy(
+    model: Llama, buffer: KVBuffer, new: list[int], tokens: int
+) -> list[tuple[int, float]]:
+    """The likeliest tokens after `new`, which the buffer lacks, with their log probabilities."""
+    generated: list[tuple[int, float]] = []
+    logits = _step(model, buffer, new)
+    while True:
+        token = int(logits.argmax())
+        generated.append((token, log_probability(logits, token)))
+        if len(generated) == tokens:
+            return generated
+        logits = _step(model, buffer, [token])
+
+
+def _step(model: Llama, buffer: KVBuffer, tokens: list[int]) -> Floats:
+    rows = Rows(buffer, np.array(tokens, np.int64), 1)
+    logits: Floats = model.forward([rows])[0][-1]
+    buffer.length += len(tokens)
+    return logits
