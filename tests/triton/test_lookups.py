@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specdec.client import Client, Connection, Request
+from specdec.jobs.verify import Plan, measured
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import RepositoryPlan, render
 from support.shipped_pair import MAX_DRAFT_TOKENS
@@ -75,3 +77,25 @@ def test_request_without_drafts_has_no_lookups(lookups: Server) -> None:
     with Client(Connection(lookups.url)) as client:
         client.ask(Request("a a a a a a", max_tokens=NEW_TOKENS, draft_tokens=0))
     assert by_source(lookups, "specdec_draft_tokens_by_source_total", "lookup") == before
+
+
+def test_verification_counts_drafts_by_source(lookups: Server) -> None:
+    plan = Plan(
+        plan_hash="0" * 16,
+        path="Bls",
+        server=lookups.url,
+        draft_server=None,
+        metrics=f"127.0.0.1:{lookups.metrics_port}",
+        draft_tokens=4,
+        prompts=None,
+        prompts_name="",
+        max_prompts=8,
+        max_tokens=NEW_TOKENS,
+    )
+    result = asyncio.run(measured(plan))
+    assert result["matched"] == result["prompts"] == 8
+    sources = {source["name"]: source for source in result["sources"]}
+    assert "lookup" in sources
+    assert sources.keys() <= {"model", "lookup"}
+    for kind in ("draftedTokens", "acceptedTokens"):
+        assert sum(source[kind] for source in sources.values()) == result[kind]

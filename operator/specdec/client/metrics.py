@@ -24,6 +24,16 @@ _DRAFTS = tuple(
     )
 )
 _GENERATED = "trtllm_generation_tokens_total"
+SOURCES = ("model", "lookup", "memory")
+
+
+@dataclass(frozen=True)
+class SourceTotals:
+    """Draft tokens of one source: a draft `model`, a `lookup` in the text, or the `memory`."""
+
+    name: str
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,13 +41,14 @@ class SpeculationTotals:
     """Speculation counters: totals since the server started, or the difference of two readings.
 
     One round is one draft and one verification step. It generates the accepted draft tokens and
-    one more token.
+    one more token. `sources` has those that drafted.
     """
 
     rounds: int = 0
     drafted: int = 0
     accepted: int = 0
     generated: int = 0
+    sources: tuple[SourceTotals, ...] = ()
 
     def __sub__(self, earlier: "SpeculationTotals") -> "SpeculationTotals":
         return SpeculationTotals(
@@ -45,6 +56,7 @@ class SpeculationTotals:
             self.drafted - earlier.drafted,
             self.accepted - earlier.accepted,
             self.generated - earlier.generated,
+            _grown(self.sources, earlier.sources),
         )
 
 
@@ -81,11 +93,17 @@ def parse(text: str) -> SpeculationTotals:
 
 
 def summed(text: str) -> dict[str, float]:
-    """Every sample of a Prometheus exposition, as `totals` has them; raises ValueError."""
+    """Every sample of a Prometheus exposition, as `totals` has them; raises ValueError.
+
+    A sample with the label `source` also counts under its name and source, as in `name lookup`.
+    """
     totals_by_name: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             totals_by_name[sample.name] = totals_by_name.get(sample.name, 0.0) + sample.value
+            if source := sample.labels.get("source"):
+                name = f"{sample.name} {source}"
+                totals_by_name[name] = totals_by_name.get(name, 0.0) + sample.value
             # The parser adds `_total` to every counter, and many of Triton's names lack it.
             if family.type == "counter" and sample.name == f"{family.name}_total":
                 totals_by_name[family.name] = totals_by_name.get(family.name, 0.0) + sample.value
@@ -104,12 +122,39 @@ def speculation(totals: Mapping[str, float]) -> SpeculationTotals:
         drafted=total("draft_tokens") + drafted,
         accepted=total("accepted_tokens") + accepted,
         generated=total("generated_tokens") + int(totals.get(_GENERATED, 0.0)),
+        sources=_sources(totals),
     )
 
 
 def counts_drafts(totals: Mapping[str, float]) -> bool:
     """Whether a server counts draft tokens."""
     return any(name in totals for name, _ in (*_DRAFTS, (_OWN, "")))
+
+
+def _sources(totals: Mapping[str, float]) -> tuple[SourceTotals, ...]:
+    def total(kind: str, source: str) -> int:
+        return int(totals.get(f"specdec_{kind}_tokens_by_source_total {source}", 0.0))
+
+    sources = (
+        SourceTotals(name, total("draft", name), total("accepted", name)) for name in SOURCES
+    )
+    return tuple(source for source in sources if source.drafted)
+
+
+def _grown(
+    sources: tuple[SourceTotals, ...], earlier: tuple[SourceTotals, ...]
+) -> tuple[SourceTotals, ...]:
+    """What each source drafted after an earlier reading."""
+    before = {source.name: source for source in earlier}
+    differences = (
+        SourceTotals(
+            source.name,
+            source.drafted - before.get(source.name, SourceTotals("")).drafted,
+            source.accepted - before.get(source.name, SourceTotals("")).accepted,
+        )
+        for source in sources
+    )
+    return tuple(source for source in differences if source.drafted)
 
 
 def _drafts(totals: Mapping[str, float]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from specdec.client.dataset import Entry
 from specdec.client.decoding_paths import PathAnswer
 from specdec.client.divergence import Divergence, divergence, equal
 from specdec.client.grpc_calls import Server
-from specdec.client.metrics import SpeculationTotals
+from specdec.client.metrics import SourceTotals, SpeculationTotals
 
 Kind = Literal["refused", "bad_request", "unreachable"]
 
@@ -45,6 +45,7 @@ class Verification:
         draft_tokens, accepted_tokens: of the verified answers; None if the server reports them
             neither in its answers nor in its metrics.
         rounds: number of rounds with a draft; None if not reported.
+        sources: draft tokens by source, from the server's counters; empty without them.
         compared: by token ids, or by text if an answer has no ids.
     """
 
@@ -56,6 +57,7 @@ class Verification:
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
     rounds: int | None = None
+    sources: tuple[SourceTotals, ...] = ()
     compared: Literal["tokens", "text"] = "text"
 
     @property
@@ -85,6 +87,7 @@ class Verification:
         """A JSON object with every attribute, acceptance_percent and tokens_per_round."""
         result = asdict(self)
         result["failures"] = list(result["failures"])
+        result["sources"] = list(result["sources"])
         return {
             **result,
             "acceptance_percent": self.acceptance_percent,
@@ -132,7 +135,7 @@ async def summary(
         entries: the data set.
         outcomes: one per entry, in the same order.
         server: that has the tokenizer; None without one.
-        counted: the verified server's counters for this run, if its answers report no counts.
+        counted: the verified server's counters for this run, if they can be read.
     """
     pairs = [outcome.pair for outcome in outcomes if outcome.pair is not None]
     different = [
@@ -150,6 +153,7 @@ async def summary(
         divergence=first,
         failures=tuple(outcome.failure for outcome in outcomes if outcome.failure is not None),
         **_counts([got for _, got in pairs], counted),
+        sources=counted.sources if counted else (),
         compared="tokens" if by_ids else "text",
     )
 

@@ -148,7 +148,7 @@ def _plan(
 
 
 def _metrics(model: SpeculativeModel, version: str) -> str | None:
-    """The address of the server's draft counters, if responses of the release have no counts.
+    """The address of the server's draft counters, if responses do not have all counts.
 
     None with several replicas: each request to the Service may read another pod's metrics.
     """
@@ -159,7 +159,9 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     if model.control != "Bls":
         return None
     outputs = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
-    return None if _COUNTS in outputs else address(model, "target", front(model).metrics)
+    # Responses have no counts by source.
+    is_complete = _COUNTS in outputs and not model.spec.speculation.block.drafts_from_lookups
+    return None if is_complete else address(model, "target", front(model).metrics)
 
 
 def _service(model: SpeculativeModel, *, http: bool) -> dict[str, Any]:

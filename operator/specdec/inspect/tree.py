@@ -200,6 +200,11 @@ def _speculation(speculation: Json, now: datetime) -> Table:
     if "acceptancePercent" in shown:
         counts = f"{shown['acceptedTokens']} of {shown['draftedTokens']} draft tokens"
         row(table, "acceptance", f"{shown['acceptancePercent']} % ({counts})")
+    for source in shown.get("sources", []):
+        counts = f"{source['acceptedTokens']} of {source['draftedTokens']} draft tokens"
+        row(
+            table, f"acceptance of {source['name']}", f"{source['acceptancePercent']} % ({counts})"
+        )
     if "tokensPerRound" in shown:
         row(table, "tokens per round", shown["tokensPerRound"])
     if "speedupPercent" in shown:

@@ -14,6 +14,7 @@ from specdec.client.answer import Answer
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import RefusedError
+from specdec.client.metrics import SourceTotals
 from specdec.client.model_names import TARGET
 from specdec.jobs.result import JobError
 
@@ -76,6 +77,16 @@ def answers(
 
 def drafts(drafted: int, accepted: int) -> dict[str, Any]:
     """The fields of `status.speculation` for numbers of draft tokens."""
+    return {"active": drafted > 0, **_tokens(drafted, accepted)}
+
+
+def by_source(sources: Sequence[SourceTotals]) -> list[dict[str, Any]]:
+    """The field `sources` of `status.speculation`."""
+    return [
+        {"name": source.name, **_tokens(source.drafted, source.accepted)} for source in sources
+    ]
+
+
+def _tokens(drafted: int, accepted: int) -> dict[str, int]:
     percent = {"acceptancePercent": round(100 * accepted / drafted)} if drafted else {}
-    counts = {"draftedTokens": drafted, "acceptedTokens": accepted}
-    return {"active": drafted > 0, **counts, **percent}
+    return {"draftedTokens": drafted, "acceptedTokens": accepted, **percent}

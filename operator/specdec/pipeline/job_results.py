@@ -27,6 +27,7 @@ from specdec.pipeline.result_values import Count, Hex, Id, Moment, SectionModel,
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64
+_MOST_SOURCES = 8
 
 
 class CheckpointFacts(SectionModel):
@@ -124,6 +125,15 @@ class Built(SectionModel):
     image: ImageContract | None = None
 
 
+class Source(SectionModel):
+    """Draft tokens of one source, such as `model` or `lookup`."""
+
+    name: Short
+    drafted_tokens: Size
+    accepted_tokens: Size
+    acceptance_percent: Count | None = None
+
+
 class Measured(SectionModel):
     """The result of a verification, in the fields of `status.speculation`."""
 
@@ -137,6 +147,7 @@ class Measured(SectionModel):
     accepted_tokens: Size | None = None
     rounds: Size | None = None
     tokens_per_round: Short | None = None
+    sources: Annotated[list[Source], Field(max_length=_MOST_SOURCES)] | None = None
     failure: Text | None = None
     divergence: Text | None = None
     measured_at: Moment | None = None

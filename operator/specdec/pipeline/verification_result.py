@@ -9,6 +9,7 @@ from specdec.api.speculation import LengthPolicy
 from specdec.pipeline.job_results import Measured, parsed
 
 Entry = dict[str, Any]
+_SOURCES = {"model": "the draft model", "lookup": "lookups", "memory": "the memory"}
 
 
 def entry(measured: Measured) -> Entry:
@@ -77,7 +78,21 @@ def _counts(result: Entry) -> str:
         f"{result['acceptedTokens']} of {result['draftedTokens']} draft tokens accepted "
         f"({result.get('acceptancePercent', 0)} %) {prompts}"
     )
-    return f"{text}, {length} tokens per round" if length else text
+    text = f"{text}, {length} tokens per round" if length else text
+    return f"{text}{_sources(result)}"
+
+
+def _sources(result: Entry) -> str:
+    """What each source drafted; empty with a single one."""
+    sources = result.get("sources", [])
+    if len(sources) < 2:
+        return ""
+    counts = [
+        f"{source['acceptedTokens']} of {source['draftedTokens']} from {_SOURCES[source['name']]}"
+        for source in sources
+        if source["name"] in _SOURCES
+    ]
+    return f": {', '.join(counts)}"
 
 
 def _equivalent(result: Entry) -> Condition:

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from specdec.client import RefusedError, UnreachableError, metrics
-from specdec.client.metrics import SpeculationTotals
+from specdec.client.metrics import SourceTotals, SpeculationTotals
 
 TEXT = """\
 # HELP specdec_rounds_total Rounds
@@ -65,6 +65,24 @@ def test_counters_have_the_names_of_triton(url: str) -> None:
 def test_difference_of_totals_is_that_of_each_counter() -> None:
     assert SpeculationTotals(5, 20, 12, 17) - SpeculationTotals(2, 8, 3, 5) == SpeculationTotals(
         3, 12, 9, 12
+    )
+
+
+def by_source(**counts: tuple[int, int]) -> str:
+    lines = ["# TYPE specdec_draft_tokens_by_source_total counter"]
+    kinds = ("specdec_draft_tokens_by_source_total", "specdec_accepted_tokens_by_source_total")
+    for index, kind in enumerate(kinds):
+        lines += [f'{kind}{{source="{name}"}} {count[index]}' for name, count in counts.items()]
+    return "\n".join((*lines, ""))
+
+
+def test_draft_tokens_are_counted_by_source() -> None:
+    before = metrics.parse(by_source(model=(8, 6), lookup=(5, 5), memory=(0, 0)))
+    assert before.sources == (SourceTotals("model", 8, 6), SourceTotals("lookup", 5, 5))
+    after = metrics.parse(by_source(model=(8, 6), lookup=(9, 8), memory=(4, 1)))
+    assert (after - before).sources == (
+        SourceTotals("lookup", 4, 3),
+        SourceTotals("memory", 4, 1),
     )
 
 

@@ -195,6 +195,7 @@ def test_json_holds_every_attribute() -> None:
     assert set(result) == {
         "prompts", "matched", "different", "divergence", "failures", "draft_tokens",
         "accepted_tokens", "rounds", "compared", "acceptance_percent", "tokens_per_round",
+            "sources",
     }  # fmt: skip
     assert set(result["failures"][0]) == {"prompt_index", "sentence", "kind"}
 

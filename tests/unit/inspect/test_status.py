@@ -97,6 +97,13 @@ def test_measurements_of_another_revision_are_stale(api: Api) -> None:
     assert "61 %" in fresh
 
 
+def test_sources_of_drafts_have_a_row_each(api: Api) -> None:
+    source = {"name": "lookup", "draftedTokens": 40, "acceptedTokens": 30, "acceptancePercent": 75}
+    with_status(api, speculation={**MEASURED, "sources": [source]})
+    pattern = r"acceptance of lookup +75 % \(30 of 40 draft tokens\)"
+    assert re.search(pattern, status("pair").stdout)
+
+
 def test_json_has_the_status_and_the_live_children() -> None:
     resource = status_json()
     assert resource["format"] == "specdec.dev/status/v1"

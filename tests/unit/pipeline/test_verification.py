@@ -5,6 +5,7 @@ import json
 import pytest
 
 from specdec.api.conditions import PROBLEMS, PROGRESS
+from support.simulated_cluster import World, resource
 from unit.pipeline.verifying import Json, finish, plan, reasons, result_of, serve, serving
 
 
@@ -244,6 +245,29 @@ def test_server_counters_are_read_where_answers_lack_counts_and_one_pod_serves()
     world.step()
     assert reasons(world)["SpeculationActive"] == ("Unknown", "NotComparable")
     assert "0.19.0 or later" in world.condition("SpeculationActive")["message"]
+
+
+def test_sources_of_drafts_are_counted_where_lookups_are_on_and_one_pod_serves() -> None:
+    for replicas, metrics in ((1, "pair.demo.svc:8002"), (2, None)):
+        world = World(resource("DraftTarget", serving={"replicas": replicas}))
+        world.spec["speculation"]["draftTarget"]["lookup"] = {"minMatch": 2}
+        serve(world)
+        assert plan(world).get("metrics") == metrics
+    assert "metrics" not in plan(serving())
+
+
+def test_message_and_status_have_the_sources_of_drafts() -> None:
+    world = serving()
+    sources = [
+        {"name": "model", "draftedTokens": 20, "acceptedTokens": 12, "acceptancePercent": 60},
+        {"name": "lookup", "draftedTokens": 10, "acceptedTokens": 9, "acceptancePercent": 90},
+    ]
+    finish(world, draftedTokens=30, acceptedTokens=21, acceptancePercent=70, sources=sources)
+    assert world.cr["status"]["speculation"]["sources"] == sources
+    assert world.condition("SpeculationActive")["message"] == (
+        "21 of 30 draft tokens accepted (70 %) for 16 prompts, 2.00 tokens per round: 12 of 20 "
+        "from the draft model, 9 of 10 from lookups"
+    )
 
 
 def test_every_reason_is_documented() -> None:
