@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 
 import pytest
 
@@ -16,6 +20,7 @@ from support.triton_server import Server
 
 NEW_TOKENS = 48
 PROMPTS = 12
+TIMED = 20
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +67,78 @@ def test_text_helps_its_own_scope_and_changes_nothing_for_another(
 
     # A text is learned after its answer was sent.
     until(helps, 30, lambda: "the texts of a scope did not help it")
+    assert 0 < remembering.metric("specdec_lookup_memory_bytes") <= 2**20
     other = [ask(remembering, prompt, f"other {number}") for number, prompt in asked]
     # Neither the text of no scope nor that of another scope leaves a trace.
     assert first == other == unscoped
     assert all(did["memory"] == 0 for _, did in other)
+
+
+@pytest.fixture(scope="module")
+def slow(
+    executable: Path,
+    draft_target_plan: RepositoryPlan,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """SIMULATION: a step of the target takes 4 ms, so that an answer shows how many it took."""
+    target = replace(draft_target_plan.target, step_latency_ms=4)
+    plan = replace(
+        draft_target_plan,
+        target=target,
+        draft=None,
+        lookup_min_match=4,
+        lookup_memory_megabytes=8,
+    )
+    with Server(executable, render(plan), tmp_path_factory.mktemp("slow")) as running:
+        yield running
+
+
+def seconds(server: Server, prompt: str, scope: str | None) -> float:
+    request = Request(prompt, max_tokens=NEW_TOKENS, lookup_scope=scope)
+    with Client(Connection(server.url)) as client:
+        started = perf_counter()
+        client.ask(request)
+        return perf_counter() - started
+
+
+def growth(server: Server) -> Callable[[], bool]:
+    """Whether the memory has grown since this call."""
+    before = server.metric("specdec_lookup_memory_bytes")
+    return lambda: server.metric("specdec_lookup_memory_bytes") > before
+
+
+def chance_of_difference(differences: list[float]) -> float:
+    """The p-value of Wilcoxon's signed-rank test, by 4 000 random choices of the signs.
+
+    A single slow answer on a busy machine has no more weight than its rank.
+    """
+    numbers = random.Random(1)
+    ranked = sorted(differences, key=abs)
+    observed = abs(sum(math.copysign(rank, it) for rank, it in enumerate(ranked, 1)))
+
+    def reaches(_: int) -> bool:
+        signed = (numbers.choice((-1, 1)) * rank for rank in range(1, len(ranked) + 1))
+        return abs(sum(signed)) >= observed
+
+    return sum(map(reaches, range(4000))) / 4000
+
+
+def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
+    slow: Server, prompts: list[str]
+) -> None:
+    own, other = [], []
+    for number, prompt in enumerate(prompts[:TIMED]):
+        # The engine's cache has the prompt before the first measurement.
+        seconds(slow, prompt, None)
+        grows = growth(slow)
+        unseen = seconds(slow, prompt, f"first {number}")
+        until(grows, 30, lambda: "the text was not learned")
+        other.append(seconds(slow, prompt, f"second {number}") - unseen)
+        own.append(seconds(slow, prompt, f"first {number}") - unseen)
+    # The test can see a difference: texts of the own scope make answers faster.
+    assert median(own) < 0
+    assert chance_of_difference(own) < 0.01
+    assert chance_of_difference(other) > 0.001
 
 
 def test_long_scope_is_refused(remembering: Server) -> None:

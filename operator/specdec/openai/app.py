@@ -18,7 +18,7 @@ from specdec.openai.load import read
 from specdec.openai.metrics import Metrics
 from specdec.openai.models import Chat, Completion
 from specdec.openai.replies import HANDLERS, read_body
-from specdec.openai.request import Served, Task, prompt_of, task
+from specdec.openai.request import SCOPE, Served, Task, in_scope, prompt_of, task
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
 from specdec.openai.triton import Backend
@@ -126,12 +126,13 @@ class Endpoint:
         self._enter()
         try:
             body = await read_body(request, limits)
-            prepared = await prepare(body, await self._declaration())
+            served = await self._declaration()
+            prepared = in_scope(await prepare(body, served), request.headers.get(SCOPE), served)
         except BaseException as error:
             status = error.status if isinstance(error, ApiError) else 499
             self._leave(path, status)
             raise
-        return Exchange(self, prepared, await self._declaration(), path, self._leave)
+        return Exchange(self, prepared, served, path, self._leave)
 
     async def _declaration(self) -> Served:
         """The declaration of the model, which changes only when the pod is replaced."""

@@ -1,7 +1,7 @@
 """Turn a validated body into a `Task`: what is generated, and how it is answered."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.client.errors import BadRequestError
@@ -14,6 +14,9 @@ from specdec.openai.settings import Settings
 
 _MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16
+# A header and no field of the body, so that a gateway can set it without reading bodies.
+SCOPE = "x-lookup-scope"
+_SCOPE_INPUT = "lookup_scope"
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,13 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
         log_probs=log_probs,
         max_tokens=limit,
     )
+
+
+def in_scope(task: Task, scope: str | None, served: Served) -> Task:
+    """The task with the scope of its lookups, if the server has a memory of texts."""
+    if not scope or _SCOPE_INPUT not in served.inputs:
+        return task
+    return replace(task, request=replace(task.request, lookup_scope=scope))
 
 
 def prompt_of(body: Completion) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from specdec.openai.settings import Limits, Settings
-from unit.openai.fake_backend import FakeBackend, endpoint, pieces
+from unit.openai.fake_backend import SERVED, FakeBackend, endpoint, pieces
 from unit.openai.in_process import COMPLETION, Json, client, post
 
 SCOPE = {
@@ -64,6 +65,27 @@ async def test_requests_beyond_the_bound_are_refused_and_counted() -> None:
     assert "specdec_openai_requests_in_flight 1.0" in metrics
     assert 'specdec_openai_requests_total{path="/v1/completions",status="429"} 1.0' in metrics
     assert "specdec_openai_requests_in_flight 0.0" in after
+
+
+@pytest.mark.parametrize(
+    ("inputs", "headers", "scope"),
+    [
+        ({"lookup_scope"}, {"X-Lookup-Scope": "tenant-7"}, "tenant-7"),
+        ({"lookup_scope"}, {"X-Lookup-Scope": ""}, None),
+        ({"lookup_scope"}, {}, None),
+        # A gateway may set the header for services without a memory too.
+        (set(), {"X-Lookup-Scope": "tenant-7"}, None),
+    ],
+)
+async def test_header_names_the_scope_of_lookups(
+    inputs: set[str], headers: dict[str, str], scope: str | None
+) -> None:
+    declaration = replace(SERVED, inputs=SERVED.inputs | inputs)
+    backend = FakeBackend(pieces("a"), declaration=declaration)
+    async with client(endpoint(backend)) as http:
+        response = await http.post("/v1/completions", json=COMPLETION, headers=headers)
+    assert response.status_code == 200
+    assert [request.lookup_scope for request in backend.requests] == [scope]
 
 
 async def test_disconnect_cancels_the_request() -> None:

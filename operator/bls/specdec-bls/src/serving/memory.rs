@@ -26,7 +26,11 @@ impl Bls {
         let bytes = size_of_val(text);
         if self.pool.has_room(bytes) {
             let (memory, scope, text) = (Arc::clone(memory), scope.clone(), text.to_vec());
-            let job = move || memory.learn(&scope, &text);
+            let metrics = Arc::clone(&self.metrics);
+            let job = move || {
+                memory.learn(&scope, &text);
+                metrics.memory_bytes(memory.bytes());
+            };
             self.pool.run_long(bytes, Box::new(job));
         }
     }

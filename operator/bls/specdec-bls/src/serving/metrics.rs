@@ -48,6 +48,7 @@ pub struct Metrics {
     running: Metric,
     waiting: Metric,
     length: Metric,
+    memory_bytes: Metric,
     fallbacks: Mutex<Fallbacks>,
     positions: Mutex<Positions>,
     sources: Sources,
@@ -95,6 +96,10 @@ impl Metrics {
                 "specdec_draft_length",
                 "The default draft length, or the last choice of the adaptive policy",
             )?,
+            memory_bytes: gauge(
+                "specdec_lookup_memory_bytes",
+                "Size of the memory of lookups, with its index",
+            )?,
             fallbacks: Mutex::new(Fallbacks {
                 family: MetricFamily::counter(
                     "specdec_fallback_total",
@@ -131,6 +136,11 @@ impl Metrics {
     /// Publish the draft length that the adaptive policy settled on.
     pub fn draft_length(&self, length: usize) {
         self.length.set(length as f64);
+    }
+
+    /// Publish the size of the memory of lookups.
+    pub fn memory_bytes(&self, bytes: usize) {
+        self.memory_bytes.set(bytes as f64);
     }
 
     /// Count a request that is decoded target-only, or a prompt that continues target-only.
