@@ -6,9 +6,9 @@ of the servers draft with a draft model, a third by lookups, a third by both. Op
 are drawn so that they bite: stop words and end tokens come from the expected answer itself. They
 also cross token borders and cut characters, and limits fall inside rounds. Many prompts end within
 twice the draft tokens of the longest sequence, where the executor keeps room for drafts. A request
-has one to four prompts, each with options of its own. Drafting is pipelined; half of the requests
-come from sixteen clients at once, whose rounds share their calls. Engines are the shipped pair,
-and random ones of which every choice is a near tie.
+has one to four prompts, each with options of its own. Drafting is pipelined. Half of the requests
+come from sixteen clients at once, whose rounds share their calls; the others from two or one.
+Engines are the shipped pair, and random ones of which every choice is a near tie.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ CASES = 10_000
 # Prompts whose expected answers are computed before any is sent to the server. So all clients are
 # at the server at once, and none is busy with its own engine.
 _CHUNK = 320
-_CLIENTS = (16, 2)
+# A single client has proposals that further calls of the draft extend.
+_CLIENTS = (16, 2, 16, 1)
 
 
 def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, float]]]:
@@ -41,7 +42,7 @@ def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, floa
         numbers = [n for n in range(first, first + count) if n % len(served_pairs.PAIRS) == place]
         with opened() as served:
             maker, asker = Maker(served), Asker(served.server)
-            # Both numbers of clients, also where there are few cases.
+            # All numbers of clients, also where there are few cases.
             size = min(_CHUNK, -(-len(numbers) // len(_CLIENTS)))
             for turn, start in enumerate(range(0, len(numbers), size)):
                 cases = maker.cases(numbers[start : start + size])

@@ -47,17 +47,19 @@ class Case:
 
     Attributes:
         by_logits: acceptance by the two models' logits, else by tokens.
-        length: draft tokens a round, 0 for target-only runs.
+        length: draft tokens a round, 0 for target-only runs, None for the adaptive policy.
         minimum: tokens before the end may come.
         drafts: where the draft tokens come from.
+        alone: one answer at a time, so that the policy extends proposals by log probabilities.
     """
 
     name: str
     by_logits: bool
-    length: int
+    length: int | None
     rules: Sampling
     minimum: int = 0
     drafts: Drafts = "Model"
+    alone: bool = False
 
 
 _SOFT = Sampling(top_p=1.0, temperature=0.8)
@@ -67,6 +69,8 @@ CASES = (
     Case("logits_4_cut", True, 4, Sampling(top_k=5, top_p=0.9)),
     Case("logits_3_minimum", True, 3, _SOFT, minimum=3),
     Case("tokens_4", False, 4, _SOFT),
+    Case("adaptive", False, None, _SOFT),
+    Case("adaptive_alone", False, None, _SOFT, alone=True),
     Case("stretches", False, 0, _SOFT),
     Case("lookup_4", False, 4, _SOFT, drafts="Lookup"),
     Case("lookup_4_cut", False, 4, Sampling(top_k=5, top_p=0.9), drafts="Lookup"),
@@ -114,7 +118,6 @@ def answers(
 def _values(case: Case) -> dict[str, Any]:
     values: dict[str, Any] = {
         "max_tokens": ANSWER,
-        "num_draft_tokens": case.length,
         "min_length": case.minimum,
         "use_draft_logits": case.by_logits,
         # A stream without a draft is target-only runs: calls of their own.
@@ -123,6 +126,8 @@ def _values(case: Case) -> dict[str, Any]:
         "top_p": case.rules.top_p,
         "temperature": case.rules.temperature,
     }
+    if case.length is not None:
+        values["num_draft_tokens"] = case.length
     if case.rules.top_k:
         values["top_k"] = case.rules.top_k
     return values
@@ -132,9 +137,10 @@ def count(case: Case, server: Server, draws: int) -> Counts:
     """Counts of at least so many tokens, of many seeds; see `counts_of`."""
     counts = counts_of(case, [])
     numbers = count_from()
-    with ThreadPoolExecutor(CLIENTS) as pool:
+    clients, rows = (1, 1) if case.alone else (CLIENTS, serving_tables.ROWS)
+    with ThreadPoolExecutor(clients) as pool:
         while counts.sum() < draws:
-            groups = [list(islice(numbers, serving_tables.ROWS)) for _ in range(CLIENTS)]
+            groups = [list(islice(numbers, rows)) for _ in range(clients)]
             for sequences in pool.map(lambda group: answers(case, server, group), groups):
                 counts += counts_of(case, sequences)
     return counts

@@ -14,6 +14,7 @@ from campaigns import letters
 from campaigns.served_pairs import Drafts, speculating
 from campaigns.table import LONGEST, Floats
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_server import ROOT, Server, installed_server
 
@@ -62,6 +63,8 @@ def serving(target: Floats, draft: Floats, drafts: Drafts = "Model") -> Iterator
             max_batch_size=ROWS,
             draft_tokens=4,
             max_draft_tokens=8,
+            # For requests without a length of their own.
+            adaptive=DraftLengths(1, 8),
             draft_ahead=0 if drafts == "Lookup" else 1,
             rows_per_call=ROWS,
             max_seq_len=LONGEST,

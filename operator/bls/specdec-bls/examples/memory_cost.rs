@@ -1,5 +1,5 @@
-//! Prints what the memory of lookups costs when it is full, as JSON: the microseconds of a search
-//! and of a token learned, and the bytes in use.
+//! Prints what the memory of lookups costs when it is full, as JSON: the microseconds to search it
+//! and to learn a token, and the bytes in use.
 //!
 //! Its arguments are the megabytes of the memory and the number of scopes.
 

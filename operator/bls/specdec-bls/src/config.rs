@@ -39,7 +39,7 @@ pub struct Capabilities {
     pub has_draft_model: bool,
     /// The server can send an answer in parts.
     pub streams: bool,
-    /// The target compares the draft's logits, if the request does not set `use_draft_logits`.
+    /// The default of `use_draft_logits`: whether the target compares the draft's logits.
     pub use_draft_logits: bool,
     /// The engines' input for the minimum of new tokens: `min_length`, or `min_tokens` in newer
     /// releases of TensorRT-LLM.

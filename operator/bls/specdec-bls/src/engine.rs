@@ -31,8 +31,8 @@ pub struct Call {
     pub draft_tokens: usize,
     /// The draft may propose fewer tokens, if other sequences would have to wait for it.
     pub may_shorten: bool,
-    /// The number of a streamed call within its sequence: the engine sends each token as it decodes
-    /// it. None for a call with a single result.
+    /// The number of a streamed call within its sequence. In such a call, the engine sends each
+    /// token as it decodes it. None for a call with a single result.
     pub stream: Option<u64>,
 }
 

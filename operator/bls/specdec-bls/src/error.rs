@@ -29,8 +29,9 @@ pub enum Error {
 impl Error {
     /// The error of a call that failed with this message.
     ///
-    /// `unavailable` is true for the status code of Triton's own queues. The queue of TensorRT-LLM
-    /// has another status code, so its message is recognised.
+    /// `unavailable` is true for the status code that Triton reports if one of its own queues is
+    /// full. TensorRT-LLM reports a full queue with another status code, so its message is
+    /// recognised.
     pub fn from_engine(message: impl Into<String>, unavailable: bool) -> Self {
         let message = message.into();
         if unavailable || message.contains("Maximum queue size of ") {

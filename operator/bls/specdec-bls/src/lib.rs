@@ -12,7 +12,7 @@
 //! - The *engines* are the Triton models of the target and of the draft.
 //! - A *proposal* is the draft tokens of one round. A *verification* is the target's call that
 //!   accepts or rejects them. Both together are a *round*.
-//! - A *target-only run* is a sequence of new tokens that the target decodes without the draft.
+//! - A *target-only run* is a series of new tokens that the target decodes without the draft.
 //! - An *answer* is everything that is generated for one prompt. A *part* is what one response
 //!   carries of it.
 //! - A *row* is one sequence's share of a batch, or one prompt's share of a request.

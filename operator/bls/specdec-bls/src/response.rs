@@ -18,8 +18,9 @@ pub fn requested_outputs<'a>(
     declared.map(str::to_owned).collect()
 }
 
-/// Outputs for one part. The text is [1]: one text for each prompt, as the published models return
-/// it and their clients read it. Every other output has a leading batch dimension of one.
+/// Outputs for one part. The text has the shape [1]: one text for each prompt, as the published
+/// models return it and their clients read it. Every other output has a leading batch dimension of
+/// one.
 ///
 /// `text` is the text of the part, or the whole text so far; `row` is the prompt's index in the
 /// request.
@@ -178,8 +179,9 @@ fn product(sizes: &[usize]) -> Option<usize> {
     sizes.try_fold(1_usize, |all, size| all.checked_mul(*size))
 }
 
-/// Copy a block of the shape `own` to the start of every dimension of a block that is as large or
-/// larger. The other values of the larger block stay.
+/// Copy a block of the shape `own` into a block of the shape `block`, which is at least as large in
+/// every dimension. Every dimension is filled from its start, and the other values of the larger
+/// block stay.
 fn copy_block<T: Copy>(from: &[T], own: &[usize], to: &mut [T], block: &[usize]) {
     match (own, block) {
         ([count, own @ ..], [most, block @ ..]) if !own.is_empty() => {

@@ -1,4 +1,5 @@
-//! Lookup: the longest match by definition, its continuation, and its bounds of memory.
+//! Lookups: their match is the longest one, as a plain search finds it. They propose what followed
+//! the match, and stay within their bounds of memory.
 
 use support::numbers::Numbers;
 use triton_specdec::lookup::automaton::Automaton;

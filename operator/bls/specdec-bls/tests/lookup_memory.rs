@@ -1,4 +1,4 @@
-//! The memory of finished texts: scopes are apart, and what is evicted is chosen fairly.
+//! The memory of finished texts: scopes are separate, and the choice of what is evicted is fair.
 
 use std::collections::HashMap;
 use std::sync::Arc;

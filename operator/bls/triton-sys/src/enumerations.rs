@@ -66,7 +66,7 @@ enumerations! {
         TRITONSERVER_METRIC_KIND_COUNTER = 0
         TRITONSERVER_METRIC_KIND_GAUGE = 1
     }
-    /// Types of parameters; labels of metrics are strings.
+    /// Types of parameters. The labels of metrics are parameters of the type string.
     TRITONSERVER_ParameterType { TRITONSERVER_PARAMETER_STRING = 0 }
 }
 
@@ -74,5 +74,5 @@ enumerations! {
 pub const TRITONBACKEND_API_VERSION_MAJOR: u32 = 1;
 /// Flag of a released request: the whole request is released.
 pub const TRITONSERVER_REQUEST_RELEASE_ALL: u32 = 1;
-/// Flag of a response: none follows.
+/// Flag of a response: no further response follows.
 pub const TRITONSERVER_RESPONSE_COMPLETE_FINAL: u32 = 1;

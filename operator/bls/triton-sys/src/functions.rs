@@ -1,4 +1,5 @@
-//! The list of Triton's functions that this workspace calls, as a macro that takes a macro.
+//! The list of Triton's functions that this workspace calls. The list is a macro that passes the
+//! functions to another macro.
 
 /// Expands `$callback!` with every function of Triton that this workspace calls.
 ///

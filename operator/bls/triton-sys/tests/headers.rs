@@ -1,7 +1,7 @@
 //! Compares the declarations with Triton's headers and with the library of a real server.
 //!
 //! `TRITON_HEADERS` is a directory with `tritonserver.h` and `tritonbackend.h`, and
-//! `TRITON_LIBRARY` a `libtritonserver.so`. Without its variable, a test compares nothing.
+//! `TRITON_LIBRARY` a `libtritonserver.so`. A test whose variable is not set compares nothing.
 
 use std::env;
 use std::fs;

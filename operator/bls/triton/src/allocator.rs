@@ -92,8 +92,8 @@ pub(crate) unsafe extern "C" fn free(
     })
 }
 
-/// Move the bytes of an output out of its buffer, and leave the buffer empty. Bytes at another
-/// address are copied.
+/// Move the bytes of an output out of its buffer, and leave the buffer empty. If the bytes are at
+/// another address than the buffer, they are copied.
 ///
 /// # Safety
 /// `buffer_userp` is null or comes from [`allocate`]. It was not freed, and no other thread has it.

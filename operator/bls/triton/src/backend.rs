@@ -31,7 +31,8 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// Note that this many requests have arrived. [`Backend::accept`] follows for each of them.
     fn announce(&self, _requests: usize) {}
 
-    /// Take over requests that Triton has batched. A panic drops its request, and others continue.
+    /// Take over requests that Triton has batched. If one of them causes a panic, that request is
+    /// dropped, and the others continue.
     fn accept_batch(self: &Arc<Self>, requests: Vec<Request>) {
         self.announce(requests.len());
         for request in requests {
@@ -82,7 +83,7 @@ macro_rules! export_backend {
             unsafe { $crate::backend::unload::<$backend>(model) }
         }
 
-        /// Take over requests. It never fails: an error is a response of its request.
+        /// Take over requests. It never fails: an error becomes a response to its request.
         ///
         /// # Safety
         /// Triton calls it with requests of its own.

@@ -109,7 +109,7 @@ impl<'a> PreparedCall<'a> {
         let call = Arc::clone(&self.call);
         // One reference for each of the two callbacks, which release them.
         let references = [(); 2].map(|()| Arc::into_raw(Arc::clone(&call)));
-        // SAFETY: each of the references is one of this call, and lives until its callback runs.
+        // SAFETY: each reference is a reference to this call, and lives until its callback runs.
         match unsafe { self.send(references) } {
             Ok(()) => self.sent = true,
             Err(error) => {
@@ -126,7 +126,7 @@ impl<'a> PreparedCall<'a> {
     }
 
     /// # Safety
-    /// Each of the references is one reference to this call.
+    /// Each pointer holds one reference to this call.
     unsafe fn send(
         &self,
         [on_release, on_response]: [*const InferenceCall; 2],
@@ -233,8 +233,8 @@ unsafe extern "C" fn release(
 /// Pass a response to the listener.
 ///
 /// # Safety
-/// Triton calls it with the reference that `PreparedCall::start` made for it; the final call is the
-/// last one.
+/// Triton calls it with the reference that `PreparedCall::start` made for it. No call follows the
+/// one with the final flag.
 unsafe extern "C" fn respond(
     response: *mut sys::TRITONSERVER_InferenceResponse,
     flags: u32,
@@ -272,8 +272,9 @@ unsafe fn read_outputs(
     response: *mut sys::TRITONSERVER_InferenceResponse,
 ) -> Result<Vec<Tensor>, Error> {
     let mut count = 0;
-    // SAFETY: as promised by the caller. By the header, the response owns its error. In fact,
-    // every call makes a new error (`RETURN_IF_STATUS_ERROR` in Triton's core), which is ours.
+    // SAFETY: as promised by the caller. According to Triton's header, the response owns its error.
+    // In fact, `InferenceResponseError` returns a new error each time, and the error is ours
+    // (`RETURN_IF_STATUS_ERROR` in Triton's core).
     unsafe {
         check(sys::TRITONSERVER_InferenceResponseError(response))?;
         check(sys::TRITONSERVER_InferenceResponseOutputCount(

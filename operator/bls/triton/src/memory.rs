@@ -70,8 +70,8 @@ pub(crate) unsafe fn copy_text(text: *const c_char) -> String {
         .into_owned()
 }
 
-/// Return the memory that glibc keeps free to the system. Allocations of other threads wait
-/// meanwhile.
+/// Return to the system the memory that was freed and that glibc still keeps. Meanwhile,
+/// allocations of other threads wait.
 pub fn release_free_memory() {
     // SAFETY: glibc allows this call at any time, from any thread.
     unsafe { libc::malloc_trim(0) };

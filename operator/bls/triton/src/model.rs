@@ -74,7 +74,7 @@ impl Model<'_> {
     pub fn config(&self) -> Result<String, Error> {
         let mut message = ptr::null_mut();
         let (mut base, mut byte_size) = (ptr::null(), 0);
-        // SAFETY: the text lives until the message is deleted, which this function owns.
+        // SAFETY: this function owns the message, and the text lives until the message is deleted.
         unsafe {
             check(sys::TRITONBACKEND_ModelConfig(self.model, 1, &mut message))?;
             let text = check(sys::TRITONSERVER_MessageSerializeToJson(

@@ -115,7 +115,7 @@ impl Tensor {
         self.shape.iter().product::<i64>().max(0) as usize
     }
 
-    /// The elements of a tensor of integers of any width, in order; none of any other tensor.
+    /// The elements of a tensor of integers of any width, in order; empty for any other tensor.
     pub fn integers(&self) -> Vec<i64> {
         match self.kind {
             DataType::Bool | DataType::Uint8 => self.data.iter().map(|b| i64::from(*b)).collect(),
@@ -131,7 +131,7 @@ impl Tensor {
         }
     }
 
-    /// The elements of a tensor of floats, in order; none of any other tensor.
+    /// The elements of a tensor of floats, in order; empty for any other tensor.
     pub fn floats(&self) -> Vec<f32> {
         match self.kind {
             DataType::Fp32 => self.map_elements(f32::from_le_bytes),

@@ -1,4 +1,4 @@
-//! The output of a simulated engine: by a rule, or of given texts.
+//! The output of a simulated engine: tokens that follow a rule, or tokens of given texts.
 
 use std::fs::File;
 use std::io::BufReader;

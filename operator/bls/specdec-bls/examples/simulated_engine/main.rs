@@ -1,15 +1,15 @@
 //! A Triton backend that simulates engines, for the benchmark of the BLS.
 //!
-//! An engine takes time and computes nothing. The calls in flight share its steps, as with in-flight
-//! batching, or each row runs at a speed of its own. Unlike the Reference backend, it needs next to
-//! no processor time, so that a measurement shows the time of the BLS.
+//! An engine takes time and computes nothing. The calls in flight share its steps, as with
+//! in-flight batching, or each row runs at a speed of its own. Unlike the Reference backend, it
+//! needs next to no processor time, so that a measurement shows the time of the BLS.
 //!
-//! At most `max_batch_size` rows share a step; the others wait for a place. As in TensorRT-LLM, a row
-//! keeps its place after its call was cancelled, until the engine checks for cancelled calls.
+//! At most `max_batch_size` rows share a step; the others wait for a place. As in TensorRT-LLM, a
+//! row keeps its place after its call was cancelled, until the engine checks for cancelled calls.
 //!
-//! Parameters of a model: `step_latency_ms` or `draft_step_latency_ms`, the time of a step,
-//! `simulated_steps`, `Shared` or `Own`, `cancellation_check_period_ms`, and the two of
-//! [`Language::of`].
+//! Parameters of a model: `step_latency_ms` or `draft_step_latency_ms` is the time of a step.
+//! `simulated_steps` is `Shared` or `Own`. `cancellation_check_period_ms` is the time between two
+//! checks for cancelled calls. [`Language::of`] reads the other parameters.
 #![allow(non_snake_case)]
 
 mod language;
@@ -76,7 +76,8 @@ impl Backend for Engine {
             threads: Mutex::default(),
         });
         let stepping = Arc::clone(&engine);
-        // Results are sent by another thread, because their receiver works on the thread that sends.
+        // Results are sent by another thread, because their receiver works on the thread that
+        // sends.
         let (sender, receiver) = channel();
         let sending = spawn(move || send_all(&receiver));
         let stepping = spawn(move || match shared {

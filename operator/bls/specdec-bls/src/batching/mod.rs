@@ -10,11 +10,11 @@
 //! Other engines run each call at its own speed, and there waiting only costs time. `waits`
 //! compares both ways by measurement, and the faster one is used.
 //!
-//! A sequence whose draft call starts later than the others' would delay their verification. The
-//! batcher shortens the proposal, so that it ends together with theirs, if the request is greedy
-//! and if this saves more time than it costs. A sequence that is still late may miss the batch: the
-//! batcher does not wait for it if that would cost all sequences together more time than the late
-//! one loses.
+//! A sequence whose draft call starts later than the others' would delay their verification. If the
+//! request is greedy, the batcher shortens its proposal, so that all draft calls end together. It
+//! does so only if this saves more time than it costs. A sequence that is still late may miss the
+//! batch: the batcher does not wait for it if that would cost all sequences together more time than
+//! the late one loses.
 
 pub mod merge;
 mod waiting;

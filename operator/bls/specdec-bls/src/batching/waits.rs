@@ -32,7 +32,7 @@ const COMPARISONS: usize = 3;
 /// Whether rows wait for each other, so that one engine step serves many sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronization {
-    /// If measurements show that rounds are faster.
+    /// Rows wait if measurements show that this makes rounds faster.
     #[default]
     Measured,
     Always,
@@ -54,7 +54,7 @@ pub struct Waits {
     /// Measurements of the faster way between two trials, and how many are left.
     interval: usize,
     left: usize,
-    /// Rows, each of another sequence, since `updated`.
+    /// Number of rows since `updated`. Each row belongs to a different sequence.
     rows: usize,
     updated: Option<Instant>,
 }

@@ -37,12 +37,12 @@ pub struct AdaptiveSequence {
 /// The round of a sequence.
 #[derive(Default)]
 struct Round {
-    /// When it was chosen, in seconds of the clock.
+    /// When its length was chosen, in seconds of the clock.
     started: f64,
     /// Its draft calls return log probabilities.
     needs_log_probs: bool,
-    /// It counts in the trial of proposals that further calls extend.
-    counts: bool,
+    /// It is part of the trial that compares whole proposals with those that further calls extend.
+    in_trial: bool,
     /// The proposal may be shortened, because its verification is shared.
     shortens: bool,
     /// Tokens of a draft call, if further calls may extend the proposal.
@@ -68,7 +68,7 @@ impl AdaptiveSequence {
         }
     }
 
-    /// Change `chosen` if another length is clearly faster; the new length, if it changed.
+    /// Change `chosen` if another length is clearly faster. Returns the new length if it changed.
     fn settle(&mut self, shared: &mut Shared) -> Option<usize> {
         let now = (shared.clock)();
         // Sequences that wait for each other wait for the longest proposal. So all of them use the
@@ -120,12 +120,12 @@ impl DraftLength for AdaptiveSequence {
         let needs_log_probs = self.may_cut && is_useful && shared.has_log_probs();
         let may_cut = needs_log_probs && probe.is_none() && length > 1;
         // Other sequences would wait for an extended proposal.
-        let counts = may_cut && shared.sequences == 1;
-        let extends = counts && shared.trial.cuts();
+        let in_trial = may_cut && shared.sequences == 1;
+        let extends = in_trial && shared.trial.begin_round();
         self.round = Round {
             started: (shared.clock)(),
             needs_log_probs,
-            counts,
+            in_trial,
             shortens: may_cut && shares,
             step: extends.then_some(length.div_ceil(2)),
             log_probs: Vec::new(),
@@ -160,7 +160,7 @@ impl DraftLength for AdaptiveSequence {
         }
         match self.round.step {
             Some(step) => shared.next(log_probs, step),
-            None if self.round.shortens => Next::Verify(shared.shortened(log_probs)),
+            None if self.round.shortens => Next::Verify(shared.worth_verifying(log_probs)),
             None => Next::Verify(usize::MAX),
         }
     }
@@ -187,9 +187,9 @@ impl DraftLength for AdaptiveSequence {
         let log_probs = std::mem::take(&mut self.round.log_probs);
         let verified = log_probs.get(..drafted).unwrap_or(&log_probs);
         shared.survival.add(verified, accepted);
-        if self.round.counts {
-            let (cut, seconds) = (self.round.step.is_some(), now - self.round.started);
-            shared.trial.add(cut, accepted + 1, seconds);
+        if self.round.in_trial {
+            let (extended, seconds) = (self.round.step.is_some(), now - self.round.started);
+            shared.trial.add(extended, accepted + 1, seconds);
         }
         let succeeded = self.chosen == 0 && accepted == drafted;
         if succeeded && self.acceptance.value(now, Some(&shared.acceptance)) < 0.5 {
@@ -197,7 +197,8 @@ impl DraftLength for AdaptiveSequence {
             // may have changed, so the next choice probes again.
             shared.probed_at = f64::NEG_INFINITY;
         }
-        // The tokens after the first call of a cut proposal were selected for their survival.
+        // The tokens after the first call of a cut proposal were selected for their survival, so
+        // only the tokens of the first call count.
         let first = self.round.step.unwrap_or(usize::MAX);
         let (drafted, accepted) = (drafted.min(first), accepted.min(first));
         let log_probs = log_probs.get(..first).unwrap_or(&log_probs);

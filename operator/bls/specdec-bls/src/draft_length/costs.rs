@@ -3,15 +3,15 @@
 use super::estimate::{Curve, Mean, Rounds, Verification};
 use super::slope::Slope;
 
-/// Seconds of rounds, of all sequences together, after which a target-only run measures the speed
-/// without a draft again. Idle time does not count, so a probe takes about 1 % of the
+/// After this many seconds of rounds, summed over all sequences, a target-only run measures the
+/// speed without a draft again. Idle time does not count, so such a probe takes about 1 % of the
 /// rounds' time.
 const TARGET_ONLY_PROBE_SECONDS: f64 = 30.0;
 
 /// Seconds that Triton takes for a response of an engine, measured with a Python backend.
 const RESPONSE_SECONDS: f64 = 0.0003;
 /// The largest share of a step that its response may take in a stream. Calls of several tokens lose
-/// about as much to the steps that they wait for.
+/// about the same share, because each call waits for a step to end.
 const STREAM_SHARE: f64 = 0.1;
 
 /// Expected tokens of a round: the accepted ones and the target's own.
@@ -32,7 +32,7 @@ pub(super) struct Costs {
     /// All rounds of a draft model.
     pub rounds: Rounds,
     pub target_only: Mean,
-    /// What the first token of a streamed call takes longer than the others.
+    /// How much longer the first token of a streamed call takes than the others.
     pub restart: Mean,
     /// Choices of a length since the last probe.
     pub rounds_since_probe: usize,
@@ -68,13 +68,14 @@ impl Costs {
         if seconds > 0.0 { tokens / seconds } else { 0.0 }
     }
 
-    /// As [`Costs::speed`], if so many sequences share a verification and all draft as many tokens.
+    /// As [`Costs::speed`], if this many sequences share a verification and all use this length.
     pub fn shared_speed(&self, length: usize, acceptance: f64, sequences: usize) -> f64 {
-        let per_token = sequences as f64 * self.slope.at_least();
+        let per_token = sequences as f64 * self.slope.lower_bound();
         if sequences == 1 || per_token == 0.0 || length == 0 {
             return self.speed(length, acceptance);
         }
-        // A single longer proposal takes little time, but those of all sequences take much more.
+        // A verification takes little longer if one proposal is longer, but much longer if the
+        // proposals of all sequences are.
         let mean = self.slope.mean_tokens() / sequences as f64;
         let usual = self.verify.at(mean.round() as usize);
         let seconds = self.draft.at(length) + usual + per_token * (length as f64 - mean);

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 /// Each new observation of acceptance multiplies the weight of earlier ones by this factor.
 const KEPT: f64 = 0.97;
-/// The most that all earlier durations together weigh in a mean; a new one weighs the rest.
+/// The largest weight that all earlier durations together have in a mean. The new duration has the
+/// rest of the weight.
 const KEPT_SECONDS: f64 = 0.9;
 /// Each new round multiplies the weight of earlier ones by this factor.
 const KEPT_ROUNDS: f64 = 0.995;
-/// By which share of the difference a duration above, or below, an estimate of the lowest one moves
-/// it: nine of ten durations may be longer because of waits.
+/// A new duration moves an estimate of the lowest duration by this share of their difference: by
+/// `RISE` if the new duration is above the estimate, by `FALL` if it is below. So nine of ten
+/// durations may be longer because of waits.
 const RISE: f64 = 0.03;
 const FALL: f64 = 0.3;
 /// Seconds after which the weight of an observation of acceptance has fallen to 1/e (37 %). It
@@ -22,8 +24,8 @@ const FIRST_GUESS: f64 = 0.7;
 
 /// Probability that the target accepts a draft token whose predecessors it accepted.
 ///
-/// A round that accepts n of g tokens is n successes, and one failure where n < g: the maximum
-/// likelihood estimate of a truncated geometric distribution is successes over trials.
+/// A round that accepts n of g tokens counts as n successes, and as one failure if n < g. The
+/// maximum likelihood estimate of a truncated geometric distribution is successes over trials.
 #[derive(Clone, Debug)]
 pub struct Acceptance {
     /// The estimate before any observation.
@@ -56,7 +58,7 @@ impl Acceptance {
         self.add_expected(accepted as f64, failed, now);
     }
 
-    /// Add a round of which so many successes and failures are expected.
+    /// Add a round with these expected numbers of successes and failures.
     pub fn add_expected(&mut self, accepted: f64, failed: f64, now: f64) {
         let kept = KEPT * self.faded(now);
         self.successes = kept * self.successes + accepted;
@@ -129,7 +131,7 @@ impl Mean {
         self.value += share * (value.min(most) - self.value);
     }
 
-    /// Add a value, if this is an estimate of the lowest values: the time without waits.
+    /// Add a value to a mean that estimates the lowest values, such as the time without waits.
     pub fn add_to_lowest(&mut self, value: f64) {
         self.count += 1;
         let share = match value < self.value {
@@ -143,10 +145,10 @@ impl Mean {
 
 /// Seconds of a verification as a function of its number of draft tokens.
 ///
-/// A verification takes a step of the engine, which depends on the length, and waits for the step
-/// or for other sequences, which does not. A round of an unusual length often waits longer, because
-/// its sequence is not synchronized with the others. So the lengths are compared by their lowest
-/// times, and the mean wait of all rounds is added to each.
+/// The time of a verification has two parts. The step of the engine depends on the length. The wait
+/// for that step or for other sequences does not. A round of an unusual length often waits longer,
+/// because its sequence is not synchronized with the others. So the lengths are compared by their
+/// lowest times, and the mean wait of all rounds is added to each.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
     /// Lowest times.
@@ -263,7 +265,7 @@ fn interpolate(
     }
 }
 
-/// The line through two measured lengths, at another one.
+/// The value at `length` on the line through two measured lengths.
 fn line(low: (&usize, &Mean), high: (&usize, &Mean), length: usize) -> f64 {
     let (first, second) = (low.1.value, high.1.value);
     let (left, right, at) = (*low.0 as f64, *high.0 as f64, length as f64);

@@ -1,19 +1,20 @@
 //! How many tokens of a lookup's candidate are worth their verification.
 //!
-//! A candidate token is accepted with a probability that its class has shown so far, if all tokens
-//! before it were accepted. The product of these probabilities is the chance that the verification
-//! gets as far as a token, its survival. The expected tokens of a round are the sum of all
-//! survivals and the target's own token, as with dynamic draft lengths (SpecDec++, Huang et al.
-//! 2024, arXiv:2405.19715).
+//! If the target accepts all tokens before a candidate token, it accepts that token with a
+//! probability that the token's class has shown so far. The survival of a token is the product of
+//! these probabilities up to the token: the chance that the target accepts it and all before it.
+//! The expected tokens of a round are the sum of all survivals and the target's own token, as with
+//! dynamic draft lengths (SpecDec++, Huang et al. 2024, arXiv:2405.19715).
 
 use super::costs::Costs;
 use super::estimate::Acceptance;
 use crate::lookup::CLASSES;
 
-/// The first guess for each class: for matches of 1, 2, 4, ... and from 32 tokens on, where
-/// occurrences disagree about the next token, and then where they agree. Rounded down from what the
-/// texts of `make bench NAME=drafting` show. Another text is as good a guess or a worse one, so the
-/// guesses for the memory, which follow, are lower.
+/// The first guess for each class. The columns are lengths of the match: from 1, 2, 4, 8, 16 and 32
+/// tokens on. The first row is for occurrences that disagree about the next token, the second for
+/// occurrences that agree. The last two rows are the same for the memory. The guesses are rounded
+/// down from the results for the texts of `make bench NAME=drafting`. Another text predicts a token
+/// as well or worse, so the guesses for the memory are lower.
 const GUESSES: [f64; CLASSES] = [
     0.1, 0.15, 0.15, 0.3, 0.3, 0.5, //
     0.4, 0.6, 0.8, 0.85, 0.9, 0.95, //
@@ -42,7 +43,7 @@ impl ByClass {
         }
     }
 
-    /// The chance of each token that the target accepts it and all before it.
+    /// For each token, the chance that the target accepts it and all tokens before it.
     pub fn survivals(&self, classes: &[usize], now: f64, prior: &Self) -> Vec<f64> {
         let chance = |class: &usize| {
             let own = self.0.get(*class)?;

@@ -9,10 +9,11 @@
 //! E(g) = 1 + a + ... + a^g = (1 - a^(g+1)) / (1 - a)
 //! ```
 //!
-//! tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1) and takes D(g) + V(g) seconds, one
-//! draft call and one verification; decoding without a draft gives one token in P seconds. The
-//! adaptive policy chooses the g that maximises E(g) / (D(g) + V(g)), or no draft where 1 / P is
-//! more, as goodput-driven speculation does (Liu et al. 2024, arXiv:2406.14066).
+//! tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1). The round takes D(g) + V(g)
+//! seconds: D(g) for the draft call and V(g) for the verification. Decoding without a draft gives
+//! one token in P seconds. The adaptive policy chooses the g that maximises E(g) / (D(g) + V(g)).
+//! If 1 / P is more, it chooses no draft. Goodput-driven speculation chooses in the same way (Liu
+//! et al. 2024, arXiv:2406.14066).
 //!
 //! The policy measures all of these. It estimates a for each sequence, with the server's acceptance
 //! as the prior. It measures D, V and P for each load: 1, 2 to 3, 4 to 7 sequences in flight, and
@@ -58,7 +59,8 @@ pub struct Choice {
 pub enum Alternative {
     /// The target decodes alone.
     TargetOnly,
-    /// The target goes on with a streamed call. If that is cancelled, the next one has to start.
+    /// The target goes on with a streamed call. A round cancels that call, and the next streamed
+    /// call takes time to start.
     Stream,
     /// The draft model proposes tokens.
     DraftModel,

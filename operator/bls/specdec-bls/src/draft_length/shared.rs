@@ -19,8 +19,9 @@ const OFFSETS: [isize; 4] = [1, -1, 2, -2];
 /// early.
 const QUIET_ROUNDS: usize = 4;
 
-/// Draft calls in a row without log probabilities, after which they are no longer requested. A
-/// pipelined call may have begun before they were needed.
+/// After this many draft calls in a row that returned no log probabilities, draft calls no longer
+/// request them. Single calls may lack them, because a pipelined call may have begun before they
+/// were needed.
 const MOST_MISSING: usize = 8;
 
 /// Returns seconds, monotonic.
@@ -38,7 +39,7 @@ pub(super) struct Shared {
     pub lookups: ByClass,
     /// The acceptance of draft tokens by their log probabilities.
     pub survival: Survival,
-    /// Whether cut proposals are faster than whole ones.
+    /// Whether extended proposals are faster than whole ones.
     pub trial: Trial,
     /// Draft calls in a row that returned no log probabilities.
     pub missing_log_probs: usize,
@@ -59,11 +60,11 @@ impl Shared {
     /// Costs at the present load. Numbers of sequences with equally many bits, such as 4 to 7,
     /// count as one load.
     pub fn costs(&mut self) -> &mut Costs {
-        let load = self.load();
+        let load = self.load_class();
         self.costs.entry(load).or_default()
     }
 
-    fn load(&self) -> u32 {
+    fn load_class(&self) -> u32 {
         usize::BITS - self.sequences.leading_zeros()
     }
 
@@ -85,27 +86,26 @@ impl Shared {
         };
     }
 
-    /// How a round continues after a proposal with these log probabilities, in draft calls of
+    /// How a round continues after a proposal with these log probabilities, if its draft calls have
     /// `step` tokens.
-    pub fn next(&self, log_probs: &[f32], step: usize) -> Next {
-        match self.costs.get(&self.load()) {
-            Some(costs) => {
-                let speed = self.trial.speed();
-                self.survival.next(log_probs, step, speed, costs)
-            }
-            None => Next::Verify(log_probs.len()),
+    pub fn next(&mut self, log_probs: &[f32], step: usize) -> Next {
+        let load = self.load_class();
+        let costs = self.costs.entry(load).or_default();
+        let speed = self.trial.speed();
+        match self.survival.is_worth_more(log_probs, step, speed, costs) {
+            true => Next::Draft(step),
+            false => Next::Verify(self.worth_verifying(log_probs)),
         }
     }
 
-    /// The number of tokens of a proposal that are worth their time in a verification that
-    /// sequences share.
+    /// The number of tokens of a proposal that are worth their time in a verification.
     ///
-    /// A token takes time from all sequences. So the same survival is the least for tokens of all
-    /// of them, and the likeliest tokens are verified.
-    pub fn shortened(&mut self, log_probs: &[f32]) -> usize {
+    /// A token takes time from all sequences that share the verification. So the least survival is
+    /// the same for the tokens of all of them, and the likeliest tokens are verified.
+    pub fn worth_verifying(&mut self, log_probs: &[f32]) -> usize {
         let sequences = self.sequences as f64;
         let costs = self.costs();
-        let lost = costs.slope.at_least() * costs.rounds.speed() * sequences;
+        let lost = costs.slope.lower_bound() * costs.rounds.speed() * sequences;
         self.survival.likelier(log_probs, lost)
     }
 

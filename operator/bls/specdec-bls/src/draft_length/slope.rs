@@ -20,7 +20,7 @@ pub(super) struct Slope {
 }
 
 impl Slope {
-    /// Add a verification of so many draft tokens.
+    /// Add a verification of this many draft tokens.
     pub fn add(&mut self, tokens: usize, seconds: f64) {
         self.weight = KEPT * self.weight + 1.0;
         let (right, up) = (tokens as f64 - self.tokens, seconds - self.seconds);
@@ -37,8 +37,9 @@ impl Slope {
         self.tokens
     }
 
-    /// Seconds of a draft token, by which the slope is probably exceeded; 0.0 if it may be level.
-    pub fn at_least(&self) -> f64 {
+    /// A lower bound of the seconds of a draft token: the slope is probably higher. The bound is
+    /// 0.0 if the slope may be 0.
+    pub fn lower_bound(&self) -> f64 {
         if self.weight < LEAST_WEIGHT || self.tokens_squared <= 0.0 {
             return 0.0;
         }

@@ -5,9 +5,10 @@
 //! has the share of its tokens that the target accepted. The product of these shares over a
 //! proposal is the chance that the target accepts all of it, its survival.
 //!
-//! The next call of the draft is worth its time if survival times the tokens that the call may add
-//! is more than the tokens that a usual round generates in that time: the stopping rule for the
-//! largest ratio of tokens to seconds (Dinkelbach 1967, "On Nonlinear Fractional Programming").
+//! The next call of the draft may add tokens to the proposal. It is worth its time if the expected
+//! number of these tokens, multiplied by the survival, is more than the number of tokens that usual
+//! rounds generate in that time. This is the stopping rule for the largest ratio of tokens to
+//! seconds (Dinkelbach 1967, "On Nonlinear Fractional Programming").
 //! SpecDec++ (Huang et al. 2024, arXiv:2405.19715) stops drafts by the same survival, with a
 //! trained head in place of the log probabilities.
 
@@ -18,7 +19,7 @@ const TENTHS: usize = 10;
 /// The first token of a proposal has classes of its own: it continues a text that the target has
 /// accepted.
 const POSITIONS: usize = 2;
-/// Weight of the draft's own probability, the first guess of a class, in tokens.
+/// Weight, in tokens, of the first guess of a class: the draft's own probability.
 const PRIOR_WEIGHT: f64 = 4.0;
 /// Each new token multiplies the weight of the earlier ones of its class by this factor.
 const KEPT: f64 = 0.999;
@@ -86,20 +87,18 @@ impl Survival {
         }
     }
 
-    /// How a round continues after a proposal with these log probabilities, in draft calls of
-    /// `step` tokens. The usual speed is `speed` tokens a second.
-    pub fn next(&self, log_probs: &[f32], step: usize, speed: f64, costs: &Costs) -> Next {
+    /// Whether a proposal with these log probabilities is worth another draft call for `step`
+    /// tokens. The usual speed is `speed` tokens a second.
+    pub fn is_worth_more(&self, log_probs: &[f32], step: usize, speed: f64, costs: &Costs) -> bool {
         let survival = self.survivals(log_probs).last().copied().unwrap_or(1.0);
         let acceptance = self.any.acceptance();
         let added: f64 = (1..=step).map(|n| acceptance.powi(n as i32)).sum();
-        if survival * added > speed * costs.draft.at(step) {
-            return Next::Draft(step);
-        }
-        Next::Verify(self.most_useful(log_probs, speed, costs))
+        survival * added > speed * costs.draft.at(step)
     }
 
-    /// Expected successes and failures of a round whose proposal would have been verified whole:
-    /// the target accepted some of the first `drafted` tokens, and did not see the others.
+    /// Expected successes and failures of a round, as if the target had verified its whole
+    /// proposal. In fact the target accepted some of the first `drafted` tokens, and did not see
+    /// the others.
     pub fn outcome(&self, log_probs: &[f32], drafted: usize, accepted: usize) -> (f64, f64) {
         if accepted < drafted {
             return (accepted as f64, 1.0);
@@ -112,28 +111,19 @@ impl Survival {
         (successes, 1.0 - survival)
     }
 
-    /// The number of tokens that are likelier to be accepted than `least`, with all before them.
+    /// The number of tokens whose survival, the chance of the token and of all before it, is more
+    /// than `least`.
+    ///
+    /// Whether a token is among them depends on its own log probability and on those before it, but
+    /// never on a later one. Sampled answers need that: draft and target draw with the same random
+    /// numbers, so a later token would reveal what the target is about to draw. A choice that
+    /// depends on later tokens would favour some outcomes.
     pub fn likelier(&self, log_probs: &[f32], least: f64) -> usize {
         let survivals = self.survivals(log_probs);
         survivals.iter().take_while(|it| **it > least).count()
     }
 
-    /// The number of tokens that are worth their time in the verification. The usual speed is
-    /// `speed` tokens a second.
-    fn most_useful(&self, log_probs: &[f32], speed: f64, costs: &Costs) -> usize {
-        let mut best = (0, -speed * costs.verify.at(0));
-        let mut expected = 0.0;
-        for (index, survival) in self.survivals(log_probs).iter().enumerate() {
-            expected += survival;
-            let gain = expected - speed * costs.verify.at(index + 1);
-            if gain >= best.1 {
-                best = (index + 1, gain);
-            }
-        }
-        best.0
-    }
-
-    /// The chance of each token that the target accepts it and all before it.
+    /// For each token, the chance that the target accepts it and all tokens before it.
     fn survivals(&self, log_probs: &[f32]) -> Vec<f64> {
         let chances = log_probs.iter().enumerate();
         let chances = chances.map(|(index, log_prob)| self.chance(index, *log_prob));

@@ -1,21 +1,23 @@
-//! A suffix automaton of a growing text of tokens: the longest suffix that occurred before, after
-//! each token, in amortized constant time (Blumer et al. 1985, doi:10.1016/0304-3975(85)90157-4).
+//! A suffix automaton of a growing text of tokens. After each token, it finds the longest suffix
+//! that occurred before, in amortized constant time (Blumer et al. 1985,
+//! doi:10.1016/0304-3975(85)90157-4).
 //!
 //! A state stands for all strings that end at the same positions of the text. Its `link` is the
-//! state of its longest suffix that also ends elsewhere, so the link of the whole text is its
-//! longest suffix that occurs at least twice. For n tokens there are at most 2n states, and at most
-//! n more transitions than states. Most states have one transition, which is stored in the state.
-//! Together they take at most 60 bytes a token, less in text with few repetitions.
+//! state of its longest suffix that also ends elsewhere. The link of the whole text is therefore
+//! its longest suffix that occurs at least twice. For n tokens there are at most 2n states, and at
+//! most n more transitions than states. Most states have one transition, which is stored in the
+//! state. Together they take at most 60 bytes a token, less in text with few repetitions.
 
 use std::collections::HashMap;
 
 /// No state or branch. No text is that long: it would exceed the engines' 32 bits.
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
-/// How many suffixes of a new token learn that it is their latest occurrence. The longest ones are
-/// of interest. In a text of one repeated token there are as many suffixes as tokens.
+/// After a new token, this many suffixes of the text record that they now occur at its end: the
+/// longest ones, which are of interest. In a text of one repeated token there are as many suffixes
+/// as tokens.
 const MOST_SUFFIXES: usize = 16;
-/// Capacity grows by this part of itself, so that it exceeds the need by little.
+/// Capacity grows by itself divided by this number, so that it exceeds the need by little.
 const GROWTH: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +116,7 @@ impl Automaton {
         self.longest
     }
 
-    /// The occurrence with one more token; None if the text nowhere continues so.
+    /// The occurrence with one more token; None if that token never follows it in the text.
     pub fn step(&self, occurrence: Occurrence, token: i32) -> Option<Occurrence> {
         let state = self.target(occurrence.state, token)?;
         Some(Occurrence {
@@ -139,8 +141,9 @@ impl Automaton {
             + self.first.capacity() * bucket * 8 / 7
     }
 
-    /// The state that `from` reaches by `token`, if its strings are exactly those of `from` and
-    /// the token. Otherwise a new state for these, which the longer strings link to.
+    /// The state whose longest string is that of `from` with `token` after it. This is `next`, the
+    /// state that `from` reaches by `token`, if `next` has no longer strings. Otherwise it is a new
+    /// state, to which `next` then links.
     fn split(&mut self, from: u32, token: i32, next: u32) -> u32 {
         let length = self.state(from).length + 1;
         if self.state(next).length == length {
@@ -257,7 +260,7 @@ impl Automaton {
         self.states.len() as u32 - 1
     }
 
-    /// A state; the root for an index of none.
+    /// A state; the root if no state has this index.
     fn state(&self, index: u32) -> State {
         let state = self.states.get(index as usize).or(self.states.first());
         state.copied().unwrap_or(State {

@@ -1,4 +1,4 @@
-//! A bounded memory of finished texts, across the requests of one server, apart for each scope.
+//! A bounded memory of finished texts, across the requests of one server, separate for each scope.
 //!
 //! SuffixDecoding (Oliaro et al. 2024, arXiv:2411.04975) keeps a global suffix tree of earlier
 //! outputs, and REST (He et al. 2023, arXiv:2311.08252) a suffix array of a fixed corpus. Neither
@@ -21,17 +21,18 @@ use crate::lock::locked;
 pub const MAX_SCOPE_BYTES: usize = 128;
 /// Tokens of the smallest segment.
 const LEAST_TOKENS: usize = 1024;
-/// Most smallest segments, and so most scopes.
+/// Most segments of the smallest size that fit into the memory, and so most scopes.
 const MOST_SCOPES: usize = 4096;
-/// The parts of the whole memory of which a segment has at most one.
+/// The whole memory divided by this number is the size of the largest segment.
 const PARTS: usize = 8;
-/// A new segment has this part of the tokens that its scope has room for.
+/// The room of a scope, in tokens, divided by this number is that of its next segment.
 const GROWTH: usize = 4;
-/// Positions that one search compares, apart from the first one in each segment.
+/// Most positions that one search compares, apart from the first one in each segment.
 const MOST_POSITIONS: usize = 32;
-/// Tokens that are learned without a break. A search waits for no more than that.
+/// Most tokens that are learned while the lock is held. A search waits for no more than that.
 const PIECE: usize = 256;
-/// A scope without its segments: its name, the first four places of its deque, and the allocations.
+/// Bytes of a scope without its segments: its name, the first four places of its deque, and the
+/// overhead of the allocations.
 const SCOPE_BYTES: usize = MAX_SCOPE_BYTES + 4 * size_of::<Segment>() + 64;
 
 /// The texts of all scopes.
@@ -167,8 +168,9 @@ impl Scopes {
         true
     }
 
-    /// Drop the oldest segment of the scope that is the largest once `name` has `bytes` more; of
-    /// scopes as large, the one whose last use is the longest ago. False if there is none.
+    /// Drop the oldest segment of the largest scope, where `name` counts with `bytes` more. Among
+    /// equally large scopes, the one whose last use is the longest ago loses it. False if there is
+    /// no scope.
     fn evict(&mut self, name: &str, bytes: usize) -> bool {
         let sizes = self.by_name.iter().map(|(other, scope)| {
             let added = if other.as_ref() == name { bytes } else { 0 };

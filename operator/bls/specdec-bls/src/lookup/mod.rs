@@ -3,7 +3,8 @@
 //!
 //! Prompt lookup (Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding) searches the prompt
 //! for the last few tokens. A suffix automaton finds the longest match of any length in the prompt
-//! and the answer, as SuffixDecoding does with a suffix tree (Oliaro et al. 2024, arXiv:2411.04975).
+//! and the answer, as SuffixDecoding does with a suffix tree (Oliaro et al. 2024,
+//! arXiv:2411.04975).
 
 pub mod automaton;
 pub mod memory;
@@ -16,7 +17,7 @@ use memory::Memory;
 
 /// Number of [`Candidate::classes`].
 pub const CLASSES: usize = 24;
-/// The first class of candidates from the memory. Those from the text itself are less.
+/// The first class of candidates from the memory. Candidates from the text itself have lower ones.
 const MEMORY: usize = CLASSES / 2;
 const CERTAIN: usize = MEMORY / 2;
 
@@ -71,7 +72,8 @@ impl Lookup {
         }
     }
 
-    /// Also search the texts of a scope, where the match in the text itself is shorter.
+    /// Also search the texts of a scope. A match there is used if it is longer than the match in
+    /// the text itself.
     pub fn remembering(self, memory: Arc<Memory>, scope: String) -> Self {
         Self {
             scoped: Some(Scoped { memory, scope }),
@@ -97,8 +99,8 @@ impl Lookup {
         self.automaton.bytes()
     }
 
-    /// At most `most` tokens that may follow `ids`, all of which were learned. None if no match is
-    /// long enough.
+    /// At most `most` tokens that may follow `ids`. All of `ids` must have been learned. None if no
+    /// match is long enough.
     pub fn candidate(&self, ids: &[i32], most: usize) -> Option<Candidate> {
         let own = self.own_candidate(ids, most);
         let longer = own.as_ref().map_or(0, |own| own.matched + 1);

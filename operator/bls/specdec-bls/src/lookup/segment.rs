@@ -20,7 +20,7 @@ const OVERHEAD: usize = 4 * size_of::<Segment>();
 #[derive(Debug)]
 pub struct Segment {
     tokens: Box<[i32]>,
-    /// For each position, 1 more than the position before with the same hash; 0 for none.
+    /// For each position, 1 more than the previous position with the same hash; 0 for none.
     links: Box<[u32]>,
     /// For each hash, 1 more than its latest position; 0 for none.
     latest: Box<[u32]>,
@@ -53,7 +53,7 @@ impl Segment {
         self.tokens.len()
     }
 
-    /// Append tokens of one text, as many as there is room for; their number.
+    /// Append as many tokens of one text as there is room for. Returns their number.
     pub fn append(&mut self, text: &[i32]) -> usize {
         let room = self.capacity() - self.used;
         let text = text.get(..room).unwrap_or(text);
@@ -132,7 +132,7 @@ impl Segment {
             hash ^ (hash >> 29)
         };
         let hash = key.iter().fold(0, mix) >> 32;
-        // A product of 32 bits each: it spreads the hash over tables of any size.
+        // The product of two 32-bit numbers spreads the hash over tables of any size.
         ((hash * self.latest.len() as u64) >> 32) as usize
     }
 }

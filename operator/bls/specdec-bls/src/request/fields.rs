@@ -132,7 +132,7 @@ impl Row<'_> {
             return Ok(default);
         };
         if let Some(value) = tensor.integers().first() {
-            // 64 bits, whose first one is the sign unless the tensor is unsigned.
+            // The value has 64 bits. Its first bit is the sign, unless the tensor is unsigned.
             return Ok(match tensor.kind {
                 DataType::Uint64 => i128::from(*value as u64),
                 _ => i128::from(*value),

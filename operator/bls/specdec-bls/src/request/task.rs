@@ -8,7 +8,7 @@ use triton::{DataType, Tensor};
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Inputs of target-only calls that every call of a sequence may repeat. A grammar starts again
-/// with each call, and logits and statistics cover one whole call, so they are not listed.
+/// with each call, and logits and statistics cover one whole call, so their inputs are not listed.
 const REPEATABLE: [&str; 5] = [
     "lora_task_id",
     "lora_weights",
@@ -39,11 +39,11 @@ pub struct Task {
     pub min_tokens: usize,
     /// The token that ends an answer, -1 for none.
     pub end_id: i32,
-    /// Token ids of each stop word; the answer ends with the first one in it.
+    /// Token ids of each stop word. The answer ends with the first stop word that occurs in it.
     pub stop_words: Vec<Vec<i32>>,
     /// The stop words as text, to detect those that begin or end inside a token.
     pub stop_texts: Vec<String>,
-    /// The scope whose texts lookups search, and which learns this one; None for no scope.
+    /// The scope whose texts lookups search, and which learns this text; None for no scope.
     pub lookup_scope: Option<String>,
     /// The target compares the draft's logits to accept a token.
     pub use_draft_logits: bool,
@@ -99,8 +99,9 @@ impl Task {
             .any(|input| !REPEATABLE.contains(&input.name.as_ref()))
     }
 
-    /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. The
-    /// division may therefore depend on the task alone, and not on load or timing.
+    /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. With a
+    /// fixed draft length, the division may therefore depend on the task alone, and not on load or
+    /// timing.
     pub fn is_sampled(&self) -> bool {
         self.seed.is_some() || self.use_draft_logits
     }

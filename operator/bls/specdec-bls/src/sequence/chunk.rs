@@ -36,7 +36,7 @@ pub enum Source {
     Lookup { classes: Vec<usize>, memory: bool },
 }
 
-/// Draft tokens, with the logits they were drawn from where acceptance compares logits.
+/// Draft tokens, with the logits that they were drawn from if acceptance compares logits.
 #[derive(Clone, Debug, Default)]
 pub struct Proposal {
     pub tokens: Vec<i32>,

@@ -47,7 +47,7 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
-    /// Add tokens; the text that they complete, which may be empty.
+    /// Add tokens. Returns the text that they complete, which may be empty.
     pub fn push(&mut self, tokenizer: &dyn Tokenizer, tokens: &[i32]) -> String {
         self.ids.extend_from_slice(tokens);
         let text = tokenizer.decode(&self.ids);

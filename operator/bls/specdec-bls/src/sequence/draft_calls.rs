@@ -34,12 +34,15 @@ impl Tokens {
     /// Inputs of a draft call for `length` tokens after those that the draft has proposed.
     fn draft_inputs(&self, begun: &[i32], length: usize) -> Vec<Tensor> {
         let ids = [self.ids.as_slice(), begun].concat();
+        // A later verification may have the same prefix as a call that extends a proposal, and has
+        // to draw other random numbers.
+        let distinct = !begun.is_empty();
         // With a minimum of `length`, the draft never proposes the end: the target decides where
         // the answer ends.
-        self.task.inputs(&ids, length, length, false)
+        self.task.inputs(&ids, length, length, distinct)
     }
 
-    /// The proposal that begins with `begun`, with the tokens that a draft call returned.
+    /// The whole proposal: `begun`, and after it the tokens that a draft call returned.
     ///
     /// # Errors
     /// The draft returned no tokens or logits that can be used.

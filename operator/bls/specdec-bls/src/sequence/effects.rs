@@ -28,7 +28,8 @@ pub enum Event {
     Tick,
 }
 
-/// What the owner of a sequence does after an event, in this order.
+/// What the owner of a sequence does after an event. It cancels the stream first, and does the rest
+/// in this order.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Make this call, and report its result as [`Event::Completed`], or its results as
@@ -36,14 +37,14 @@ pub struct Effects {
     pub call: Option<Call>,
     /// Cancel the streamed call in flight before another call is made.
     pub cancels_stream: bool,
-    /// Make this draft call beside it, or report [`Sequence::reject_pipelined`] if too many of
-    /// them are in flight.
+    /// Make this draft call beside `call`. If too many such calls are in flight, report
+    /// [`Sequence::reject_pipelined`] instead.
     ///
     /// [`Sequence::reject_pipelined`]: super::Sequence::reject_pipelined
     pub pipelined: Option<PipelinedCall>,
     /// Add these numbers to the metrics.
     pub counts: Option<Counts>,
-    /// The draft failed with this message, and the sequence continues with the target alone.
+    /// The draft failed with this message, and the sequence continues without the draft model.
     pub draft_error: Option<String>,
     /// The adaptive policy settled on this draft length.
     pub draft_length: Option<usize>,
@@ -73,7 +74,7 @@ pub struct Counts {
     pub pipelined_rounds: usize,
     /// The draft tokens came from a lookup, not from the draft model.
     pub lookup: bool,
-    /// They came from the memory, not in the text itself.
+    /// The draft tokens came from the memory, not from the text itself.
     pub memory: bool,
     /// Tokens of the answer.
     pub generated: usize,

@@ -1,4 +1,4 @@
-//! Rounds of a sequence whose proposals come from a lookup in its own text.
+//! Rounds of a sequence whose proposals come from a lookup: in its own text, or in the memory.
 
 use super::chunk::{Proposal, Source};
 use super::phase::TargetOnlyRun;
@@ -6,8 +6,8 @@ use super::{Sequence, Step};
 use crate::draft_length::Alternative;
 
 impl Sequence {
-    /// Verify what followed the last tokens where they occurred before, if that is worth a round.
-    /// False if there is nothing to verify.
+    /// Look up the tokens that followed an earlier occurrence of the last tokens. Verify them if
+    /// they are worth a round. False if there is nothing to verify.
     pub(super) fn begin_lookup_round(&mut self, step: &mut Step) -> bool {
         let Some(proposal) = self.looked_up() else {
             return false;
@@ -28,7 +28,7 @@ impl Sequence {
         self.resources.lookup.is_some() && !self.resources.has_draft
     }
 
-    /// Decode with the target alone, piece by piece, until a lookup finds something.
+    /// Decode with the target alone, in a stream or piece by piece, until a lookup finds something.
     pub(super) fn decode_until_lookup(&mut self, step: &mut Step) {
         self.target_only = TargetOnlyRun::start(0, self.tokens.remaining());
         self.decode_target_only(step);

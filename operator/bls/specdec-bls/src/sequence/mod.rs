@@ -142,7 +142,8 @@ impl Sequence {
     }
 
     /// Render the tokens of the last event, if they were not rendered yet. Rendering is a separate
-    /// step, so that the next engine call is sent before it. So is learning a prompt for lookups.
+    /// step, so that the next engine call is sent before it. For the same reason, lookups learn the
+    /// prompt in this step.
     pub fn render(&mut self) -> Option<Part> {
         self.learn();
         self.render_tokens()

@@ -8,7 +8,7 @@ use super::chunk::{Chunk, Proposal, Source};
 pub enum Phase {
     /// Nothing: it has not started, or has ended.
     Idle,
-    /// `length` more tokens of a proposal, of which the draft has proposed some in so many seconds.
+    /// `length` more tokens of a proposal. The draft has proposed `begun` so far, in `seconds`.
     Drafting {
         begun: Proposal,
         seconds: f64,

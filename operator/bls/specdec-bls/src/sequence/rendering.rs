@@ -15,7 +15,7 @@ pub struct Rendering {
     detokenizer: Detokenizer,
     stop_text: Option<StopText>,
     stopped: bool,
-    /// Characters that the tokens decode to after the stop word. A whole answer omits them.
+    /// Characters after the stop word in the text of the tokens. A whole answer omits them.
     surplus: usize,
     /// The last part; its sums cover the answer so far.
     part: Part,

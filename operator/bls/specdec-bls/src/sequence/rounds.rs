@@ -72,8 +72,8 @@ impl Sequence {
         };
     }
 
-    /// Continue after a draft call for `length` tokens after `begun`. `seconds` are those of the
-    /// round's earlier draft calls, and of this one.
+    /// Process the result of a draft call for `length` tokens that follow `begun`. `seconds` are
+    /// those of the round's earlier draft calls, and of this one.
     pub(super) fn proposed(
         &mut self,
         result: EngineResult,
@@ -92,8 +92,8 @@ impl Sequence {
         }
     }
 
-    /// Let the draft extend the proposal, whose last `count` tokens its last call returned, if the
-    /// policy chooses so. Otherwise verify it.
+    /// Let the draft extend the proposal if the policy chooses so. Otherwise verify the proposal.
+    /// The last draft call returned its last `count` tokens.
     fn extend_or_verify(
         &mut self,
         mut proposal: Proposal,

@@ -37,7 +37,7 @@ impl Matcher {
         Some(Self { automaton, state })
     }
 
-    /// Add the stream's next byte; whether a pattern ends with it.
+    /// Add the stream's next byte. Returns whether a pattern ends with it.
     pub fn step(&mut self, byte: u8) -> bool {
         self.state = self.automaton.next_state(Anchored::No, self.state, byte);
         self.automaton.is_match(self.state)
@@ -63,8 +63,8 @@ impl StopTokens {
         stop
     }
 
-    /// Add the next token; whether a stop word ends with it. All stop words are whole tokens, so a
-    /// match that ends with a token also begins with one.
+    /// Add the next token. Returns whether a stop word ends with it. All stop words are whole
+    /// tokens, so a match that ends with a token also begins with one.
     pub fn push(&mut self, token: i32) -> bool {
         self.0.as_mut().is_some_and(|matcher| {
             let [.., last] = token.to_le_bytes().map(|byte| matcher.step(byte));

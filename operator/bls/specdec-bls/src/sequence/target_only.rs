@@ -1,9 +1,11 @@
-//! Target-only runs. With a streamed call, the engine sends each token as it decodes it, and the call
-//! is cancelled as soon as a lookup has a proposal or the answer ends. Other calls decode a piece.
+//! Target-only runs. In a streamed call, the engine sends each token as it decodes it. The sequence
+//! cancels the call as soon as a lookup has a proposal or the answer ends. Any other call decodes a
+//! piece of the run.
 //!
-//! A call that arrives while the engine computes waits for the next step, so a run in one streamed
-//! call loses no step where no lookup finds anything. The engine goes on with a cancelled call until
-//! it has noticed: TensorRT-LLM checks every `cancellation_check_period_ms`.
+//! A call that arrives while the engine computes waits for the next step. A run in one streamed
+//! call therefore loses no step as long as no lookup has a proposal. The engine continues a
+//! cancelled call until it notices the cancellation: TensorRT-LLM checks every
+//! `cancellation_check_period_ms`.
 
 use super::chunk::Chunk;
 use super::phase::Phase;
@@ -35,7 +37,8 @@ impl Sequence {
     pub(super) fn report_target_only(&mut self) {
         let run = &self.target_only;
         let whole = (run.tokens, run.seconds());
-        // A run that only a lookup ends pays for its start once: the policy counts that apart.
+        // A run that only a lookup ends pays for its start once. The policy measures that start
+        // separately.
         let measured = match run.streamed && self.is_without_draft_model() {
             true => run.after_first(),
             false => Some(whole).filter(|(tokens, _)| *tokens > 0),
@@ -86,7 +89,7 @@ impl Sequence {
     }
 
     /// Report to the draft length policy how long the first token of a streamed call took. The
-    /// first call of an answer is another matter: it computes the prompt.
+    /// first call of an answer does not count, because it also computes the prompt.
     fn report_restart(&mut self) {
         if self.last_stream > 1
             && let Some(seconds) = self.target_only.seconds_to_first()

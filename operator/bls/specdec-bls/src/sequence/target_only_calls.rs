@@ -12,7 +12,7 @@ use crate::error::Error;
 const MOST_STREAM_TOKENS: usize = 8;
 /// Tokens of the first call of an answer, and most tokens of a call, in a target-only run that a
 /// lookup may cut short. A call that arrives while the engine computes for others waits for the
-/// next step, so text without repetitions is decoded in few calls.
+/// next step. Text without repetitions is therefore decoded in few calls.
 const FIRST_PIECE_TOKENS: usize = 8;
 const MOST_PIECE_TOKENS: usize = 64;
 
@@ -88,8 +88,8 @@ impl Tokens {
         })
     }
 
-    /// Whether a target-only run can be streamed. Releases of TensorRT-LLM may differ in what the
-    /// responses of a stream contain of logits and log probabilities.
+    /// Whether a target-only run can be streamed. Releases of TensorRT-LLM may differ in the logits
+    /// and log probabilities that the responses of a stream contain.
     pub fn can_be_streamed(&self) -> bool {
         !self.task.log_probs && self.task.target_only_outputs.is_empty()
     }
@@ -103,7 +103,7 @@ impl Tokens {
     }
 
     /// Append the tokens of one response of a streamed call, which still has to decode `left`
-    /// tokens. Unlike other responses, it has no prefix.
+    /// tokens. Unlike the response of any other call, it does not repeat the prefix.
     ///
     /// # Errors
     /// The target returned no tokens that can be used, or more than the call requested.

@@ -115,7 +115,7 @@ impl Tokens {
             drafted: proposal.len(),
             accepted: agreed.min(kept.len()),
             rounds: 1,
-            // The target adds no token to the accepted ones only if the next token is the end: its
+            // If the target adds no token to the accepted ones, the next token is the end: its
             // engine shortens no output within `max_seq_len`.
             finished: ended || returned <= agreed || self.remaining() == 0,
             outputs: self.additional(outputs),
@@ -171,7 +171,8 @@ impl Tokens {
         missing.min(self.remaining())
     }
 
-    /// Append tokens up to the end of the answer; the tokens appended, and whether it ended.
+    /// Append tokens up to the end of the answer. Returns the appended tokens, and whether the
+    /// answer has ended.
     pub(super) fn append(&mut self, mut new: Vec<i32>) -> (Vec<i32>, bool) {
         new.truncate(self.remaining());
         for (index, token) in new.iter().enumerate() {

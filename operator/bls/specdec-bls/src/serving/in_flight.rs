@@ -105,7 +105,7 @@ impl InFlightSequence {
         }
     }
 
-    /// Process one event and carry out its effects; whether the sequence has ended.
+    /// Process one event and carry out its effects. Returns whether the sequence has ended.
     fn run(self: &Arc<Self>, sequence: &mut Sequence, delivery: Delivery) -> bool {
         let Delivery { event, mut batch } = delivery;
         let step = || {
@@ -122,8 +122,8 @@ impl InFlightSequence {
         ended
     }
 
-    /// Carry out the effects; whether the sequence has ended. `batch` becomes None once its row's
-    /// result has been reported to the batcher.
+    /// Carry out the effects. Returns whether the sequence has ended. `batch` becomes None once its
+    /// row's result has been reported to the batcher.
     fn carry_out(
         self: &Arc<Self>,
         effects: Effects,
@@ -167,7 +167,7 @@ impl InFlightSequence {
         if let Some(end) = effects.end {
             let completed = end == End::Completed;
             self.end(end);
-            // After the client has its answer.
+            // The text is learned after the client has its answer.
             if completed {
                 self.bls.remember(&self.task, sequence.ids());
             }
@@ -191,7 +191,8 @@ impl InFlightSequence {
     }
 
     fn end(&self, end: End) {
-        // Before the client receives the end, so that the metrics are exact when it has its answer.
+        // The slot is released before the client receives the end, so that the metrics are exact
+        // when it has its answer.
         if !self.bls.release_slot(self.number) {
             return;
         }

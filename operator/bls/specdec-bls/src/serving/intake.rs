@@ -128,8 +128,8 @@ impl Bls {
         let mut counted = Some(counted);
         for (row, task) in parsed.tasks.into_iter().enumerate() {
             self.acquire_slot();
-            // Before the sequence starts, so that the gauges are exact when the client has its
-            // answer. The last one ends the count.
+            // The gauges change before the sequence starts, so that they are exact when the client
+            // has its answer. The last prompt ends the count.
             counted.take_if(|counted| {
                 counted.set_waiting(rows - row - 1);
                 row + 1 == rows

@@ -11,7 +11,7 @@ use crate::lock::locked;
 use crate::sequence::Counts;
 
 /// Least time between two log lines about a failed draft call. If the draft is down, a call of
-/// every sequence fails; `specdec_fallback_total` counts those that are not logged as well.
+/// every sequence fails. `specdec_fallback_total` also counts the failures that are not logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The counter `specdec_fallback_total` for each reason.
@@ -118,7 +118,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Count sequences that started (positive) or ended (negative).
+    /// Count sequences and waiting requests that started (positive) or ended (negative).
     pub fn in_flight(&self, change: i32) {
         self.in_flight.increment(f64::from(change));
     }

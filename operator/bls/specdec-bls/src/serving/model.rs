@@ -144,7 +144,8 @@ impl Bls {
     /// Start the sequence of the prompt at index `row` of its request.
     pub(super) fn start(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
         let draft_length: Box<dyn DraftLength> = match &self.policy {
-            // Proposals whose logits the target compares must not depend on the tokens drawn.
+            // If the target compares the draft's logits, the length of a proposal must not depend
+            // on the tokens drawn.
             Some(policy) if task.adaptive && task.use_draft_logits => Box::new(policy.sequence()),
             Some(policy) if task.adaptive => Box::new(policy.cutting_sequence()),
             _ => Box::new(FixedLength(task.draft_tokens)),

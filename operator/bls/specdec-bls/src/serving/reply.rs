@@ -46,7 +46,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply with a response for each part. With `accumulate`, it carries the whole text so far.
+    /// A reply with a response for each part. With `accumulate`, each response carries the whole
+    /// text so far.
     pub fn stream(
         request: Request,
         rows: usize,

@@ -98,7 +98,8 @@ fn special_tokens(folder: &Path) -> Result<Map<String, Value>, Error> {
     Ok(named)
 }
 
-/// Whether Python treats the value as true. Transformers ignores a special token if it does not.
+/// Whether Python treats the value as true. Transformers ignores a special token whose value Python
+/// treats as false.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,

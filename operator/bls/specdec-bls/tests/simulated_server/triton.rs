@@ -1,7 +1,9 @@
-//! A simulation of the server that loads the library: the functions of Triton that it calls.
+//! A simulation of the server that loads the library: the functions of Triton that the library
+//! calls.
 //!
 //! [`Simulation`] has a method for each function of `triton-sys`, with the declared types. A method
-//! that is not overridden below does nothing and returns null. Calls go to the engine of `engine`.
+//! that is not overridden below does nothing and returns null. Inference calls go to the engine in
+//! the module `engine`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Texts in which the chance of the draft varies.
+//! Texts along which the chance varies that the draft is right.
 
 use super::numbers::Numbers;
 
