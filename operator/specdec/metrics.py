@@ -52,7 +52,7 @@ class ModelCollector(Collector):
         self._states.pop(key, None)
 
     def retain(self, keys: Iterable[Key]) -> None:
-        """Drop every resource but these: one may be deleted while its reconcile runs."""
+        """Drop every resource but these: a resource may be deleted while its reconcile runs."""
         for key in set(self._states).difference(keys):
             self.forget(key)
 

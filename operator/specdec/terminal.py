@@ -34,7 +34,7 @@ def screen() -> Console:
 
 @contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
-    """Show on stderr what a command waits for, by calls of what this context manager returns.
+    """Show on stderr what a command waits for; yields a function that shows a message.
 
     A terminal has a line that changes; a file or a pipe gets a line per call.
     """

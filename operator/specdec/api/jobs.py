@@ -22,7 +22,7 @@ class Build(Value):
 
 
 class JobKind(Value):
-    """What the Jobs of one kind have of their own."""
+    """The settings of one kind of Jobs alone."""
 
     resources: Resources = Field(default_factory=dict)
 

@@ -64,7 +64,7 @@ class ImageFolders:
 
 @dataclass(frozen=True)
 class Unserved:
-    """Releases that this one has no tables of, and why."""
+    """Releases of a backend that this release of specdec has no tables of, and why."""
 
     versions: str
     reason: str
@@ -87,11 +87,11 @@ class Support:
         images: the server image by version.
         image_sources: the source that names the version in that image, by version.
         folders: folders of scripts and templates in an image; the first that exists is used.
-        unserved: releases that it does not serve although their images exist.
+        unserved: releases that the backend does not serve although their images exist.
         fronts: by `spec.runtime.frontend`, the name of the front end that its servers run.
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
-        deprecation_link: the announcement of that.
+        deprecation_link: the link to the announcement of the deprecation.
         replacements: by method, the method of the backend that replaces this one.
         instead: what serves in place of a method that the backend does not serve, by method.
         control: who runs the speculation loop, if it is the same for all methods.

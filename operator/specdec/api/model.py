@@ -158,7 +158,7 @@ class SpeculativeModel(Value):
 
     @property
     def available(self) -> bool:
-        """Whether it was available when the status was last written."""
+        """Whether the resource was available when the status was last written."""
         conditions = self.status.get("conditions", [])
         return any(c["type"] == Type.AVAILABLE and c["status"] == "True" for c in conditions)
 
@@ -178,7 +178,7 @@ class SpeculativeModel(Value):
 
     @property
     def models(self) -> dict[str, ModelSpec]:
-        """The models it serves by role, target first."""
+        """The models that the resource serves by role, target first."""
         models = {"target": self.spec.target}
         for block in self.spec.speculation.blocks.values():
             models |= block.models
@@ -197,12 +197,12 @@ class SpeculativeModel(Value):
         return f"spec.speculation.draftTarget.{role}Server.gpu"
 
     def own_replicas(self, role: str) -> int | None:
-        """The number of pods that the server of a role has of its own; None without one."""
+        """The number of pods that the spec sets for the server of this role alone; else None."""
         own = self.spec.speculation.block.servers.get(role)
         return None if own is None else own.replicas
 
     def replicas(self, role: str = "target") -> int:
-        """The desired number of replicas of a server now; none drafts without a target."""
+        """The desired replicas of a server now; without replicas of the target, no draft's run."""
         serving = 0 if self.spec.suspend else self.spec.serving.replicas
         own = self.own_replicas(role)
         return serving if own is None or serving == 0 else own

@@ -37,7 +37,7 @@ class OwnGpu(GpuClass):
 
 
 class OwnServer(Value):
-    """What differs between the server of one role and the target's; None as the target's."""
+    """What differs between the server of a role and the target's; None means the same value."""
 
     replicas: int | None = None
     gpu: OwnGpu | None = None

@@ -41,7 +41,7 @@ REPOSITORIES = f"{VOLUME}/repositories"
 
 
 def manifest(repository: str) -> str:
-    """Path inside a pod of the list of all files that servers of a repository (hash) read."""
+    """The path in a pod of the list of all files that servers of a repository (hash) read."""
     return f"{REPOSITORIES}/.manifest-{repository}.json"
 
 
@@ -121,7 +121,7 @@ def claim_name(model: SpeculativeModel) -> str:
 
 
 def claim(existing: str | None, name: str) -> str:
-    """The name of the claim of a resource (name) that may set an existing one."""
+    """The claim of a resource (name): the existing one that it sets, or `<name>-models`."""
     return existing or f"{name}-models"
 
 

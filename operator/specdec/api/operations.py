@@ -48,7 +48,8 @@ class Rollout(Value):
 class ResourceClaim(Value):
     """A claim of dynamic resource allocation for each pod: an existing one, or from a template.
 
-    `request` is the request of the claim that the container gets; if unset, it gets all of them.
+    `request` is the request of the claim that the container gets; if unset, the container gets all
+    requests.
     """
 
     name: str

@@ -68,7 +68,7 @@ class Serving(Value):
 
     @property
     def takes_http(self) -> bool:
-        """Whether clients are served over HTTP; health is reported over it in any case."""
+        """Whether clients are served over HTTP; health is reported over HTTP in any case."""
         return self.http == "Open" and self.tls is None
 
     @property

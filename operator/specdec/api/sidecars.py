@@ -1,7 +1,7 @@
 """`spec.serving.sidecars`: containers that a resource adds to its server pods.
 
-The fields are those of a container in a pod. What a restricted pod may not have is no field: a
-security context, devices, volumes of other pods and probes of other hosts.
+The fields are those of a container in a pod. There are no fields for what a restricted pod may not
+have: a security context, devices, volumes of other pods and probes of other hosts.
 """
 
 from typing import Literal

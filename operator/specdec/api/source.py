@@ -49,7 +49,7 @@ class S3Source(Value):
     """A prefix of an S3 bucket, `s3://bucket/prefix`.
 
     The Secret holds `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, if need be,
-    `AWS_SESSION_TOKEN`; without one the prefix is read anonymously.
+    `AWS_SESSION_TOKEN`. Without a Secret, the prefix is read anonymously.
     """
 
     uri: str
@@ -73,7 +73,8 @@ class S3Source(Value):
 class GcsSource(Value):
     """A prefix of a Google Cloud Storage bucket, `gs://bucket/prefix`.
 
-    The Secret's key holds a service account's JSON; without one the prefix is read anonymously.
+    The Secret's key holds a service account's JSON. Without a Secret, the prefix is read
+    anonymously.
     """
 
     uri: str

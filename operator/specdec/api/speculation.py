@@ -106,7 +106,7 @@ class Speculation(Value):
 
     @property
     def length_policy(self) -> DraftLengthPolicy:
-        """The spec's. Without one, the policy is adaptive where lookups draft, else fixed.
+        """The spec's policy. Without one, the policy is adaptive if lookups draft, else fixed.
 
         Short matches are often wrong, and each wrong proposal costs time.
         """

@@ -14,8 +14,8 @@ _NO_SIGNS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 def plain(text: str, keep: str = "\n") -> str:
     """Escape every character that does not print, as in \\x1b, except those of `keep`.
 
-    These are control characters, characters that change the direction of text or have no width,
-    and half a surrogate pair, which no encoder accepts.
+    The escaped characters are control characters, characters that change the direction of text or
+    have no width, and half a surrogate pair, which no encoder accepts.
     """
     if text.isprintable():
         return text

@@ -6,7 +6,7 @@ from specdec.api.value import PodShaped, Value
 
 
 class Projection(Value):
-    """A source of a projected volume; exactly one is set, and none is a token of an account."""
+    """A source of a projected volume; exactly one field is set. No field has account tokens."""
 
     config_map: PodShaped | None = None
     secret: PodShaped | None = None

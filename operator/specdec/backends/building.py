@@ -42,15 +42,15 @@ def limits(model: SpeculativeModel, role: str) -> dict[str, int]:
 
 
 def draft_length(model: SpeculativeModel, role: str, prebuilt: Checkpoint | None = None) -> int:
-    """Draft tokens of a step, which the executor keeps free at the end of a sequence.
+    """The draft tokens of a step; the executor keeps room for them at the end of a sequence.
 
-    `prebuilt` is the engine of the role, which may be built for more.
+    `prebuilt` is the engine of the role, which may be built for more draft tokens.
     """
     built = methods.of(model).max_draft_len(model) if role == "target" else 0
     return max(built, (prebuilt.facts.get("maxDraftLen") if prebuilt else 0) or 0)
 
 
 def keyed(role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any]) -> Engine:
-    """The engine of a plan. Its key is the digest of `inputs`, which cover all of its bytes."""
+    """The engine of a plan. Its key is the digest of `inputs`, which determine all its bytes."""
     key = names.digest(dict(inputs))
     return Engine(role, key, {**plan, "key": key, "output": f"{names.ENGINES}/{key}"})

@@ -7,11 +7,12 @@ from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Sizes
 
 DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
-# Dtype Auto: the converters store other formats in 16 bits.
+# Bytes of a parameter with dtype Auto: the converters store other formats in 16 bits.
 AUTO_BYTES = 2
 # Bytes of a parameter in a checkpoint's files, by the dtype in its config.json.
 _FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-# intermediateSize divided by hiddenSize, if the configuration lacks it: no dense model has more.
+# The assumed ratio of intermediateSize to hiddenSize if the configuration lacks intermediateSize.
+# No dense model has a larger ratio.
 _WIDEST = 4
 # Experts per token where the facts lack their number.
 _EXPERTS = 2
@@ -38,7 +39,8 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
     """The sizes of a checkpoint; None if its facts are not enough.
 
     Without weight files, the number of parameters of a dense model follows from its configuration.
-    That of a mixture of experts does not; it needs a prebuilt engine, whose file size is known.
+    For a mixture of experts it does not follow. Such a model needs a prebuilt engine, whose file
+    size is known.
     """
     facts = checkpoint.facts
     if any(not facts.get(name) for name in _NEEDED):
@@ -82,7 +84,7 @@ def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int)
     """Whether one matrix is both input and output embedding, as in small models.
 
     If the configuration lacks the field, the model's class may decide. The number of parameters
-    then shows it.
+    then shows the decision.
     """
     countable = bool(parameters and facts.get("intermediateSize"))
     by_count = countable and abs(parameters - dense) < embedding // 2

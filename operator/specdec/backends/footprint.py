@@ -158,7 +158,7 @@ def _logits(engine: Engine) -> int:
 
 
 def _kv_per_token(engine: Engine) -> int:
-    """Keys and values of the stage's layers; a rank holds at least one key/value head."""
+    """Bytes of a token in a pipeline stage's cache; a rank holds at least one key/value head."""
     layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
     heads = math.ceil(engine.sizes.kv_heads / engine.tensor)
     return 2 * layers * heads * engine.sizes.head_dim * engine.kv_bytes

@@ -147,7 +147,7 @@ def plan(
 
 
 def _gpu(server: Server, gpu_mib: int, others: Mapping[str, int]) -> int:
-    """MiB of each GPU of a server; only one with a single role has a product of its own."""
+    """MiB of each GPU of a server; only a server of a single role has a product of its own."""
     (first, *_) = server.gpu_device_ids
     return others.get(first, gpu_mib)
 

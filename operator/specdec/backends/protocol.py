@@ -72,7 +72,7 @@ class Backend(Protocol):
         """
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
-        """The model repositories over the engines in `facts`, by folder.
+        """The model repositories that serve the engines in `facts`, by folder.
 
-        One server for all models has one, whose folder is the empty string.
+        If one server has all models, there is one repository, whose folder is the empty string.
         """

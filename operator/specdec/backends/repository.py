@@ -25,8 +25,8 @@ def repositories(
     """The repository of each server by its folder, which is empty for a single server.
 
     Args:
-        full_calls: a call of an engine may have as many rows as a batch, unless the spec limits
-            them; otherwise it has one row.
+        full_calls: whether a call of an engine may have as many rows as a batch, unless the spec
+            limits the rows. Otherwise a call has one row.
     """
     engines = {
         role: _engine(model, facts, server, role)
@@ -77,8 +77,8 @@ def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) ->
     if budget.memory_percent is not None:
         fraction = f"{budget.memory_percent / 100:.2f}"
     elif tokens is None:
-        # An explicit budget, so that two models in one server do not compete for free memory: that
-        # of the memory plan, or without a plan a full batch of sequences of full length.
+        # With an explicit budget, two models in one server do not compete for free memory. The
+        # memory plan sets it. Without a plan, it is a full batch of sequences of full length.
         prebuilt = facts.checkpoints.get(f"{role}-engine")
         longest = spec.limits.max_seq_len + draft_length(model, role, prebuilt)
         full = spec.limits.max_batch_size * longest

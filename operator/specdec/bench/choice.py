@@ -28,8 +28,9 @@ class Choice:
 def choose(levels: Sequence[Level]) -> Choice:
     """Compare the arms and the baseline by the geometric mean of their speed over the levels.
 
-    The interval of a mean has the means of the bounds as its bounds, so it is at least as wide as
-    that of independent levels. An arm is recommended only if its interval overlaps with no other.
+    The bounds of a mean's interval are the means of the levels' bounds. This interval is at least
+    as wide as that of independent levels. An arm is recommended only if its interval overlaps with
+    no other.
     """
     measured: dict[int | None, list[Interval]] = {}
     for level in levels:

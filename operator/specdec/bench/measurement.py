@@ -1,4 +1,4 @@
-"""Run a benchmark: for each level, the arms alternate in turns of requests by concurrent clients.
+"""Run a benchmark: at each level, arms take turns, and concurrent clients send a turn's requests.
 
 `specdec bench` and the benchmark Job call `measure`. Every arm sends the same prompts with the
 same seeds. An interrupted run still yields a report of the completed requests.

@@ -18,7 +18,8 @@ from specdec.bench.export import length
 from specdec.bench.report import Arm, Report
 
 # Colours that are distinguishable with colour blindness (Okabe & Ito, 2008), and marks that are
-# without any colour. The numbers of both have no common factor, so that 66 arms differ.
+# distinguishable without any colour. The number of colours and the number of marks have no common
+# factor, so that 66 arms differ.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _MARKS = ("s", "^", "D", "v", "P", "X", "<", "p", ">", "*", "h")
 _BASELINE = {"color": "#555555", "marker": "o"}

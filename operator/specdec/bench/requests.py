@@ -45,7 +45,7 @@ class Requests:
     Args:
         settings: of the run.
         served: the service with speculation.
-        baseline: the service of the first arm; the same one unless the baseline has its own.
+        baseline: the service of the first arm; `served` unless the baseline has its own service.
 
     Raises:
         BadRequestError: a model lacks an input that a benchmark needs.

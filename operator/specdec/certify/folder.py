@@ -82,7 +82,7 @@ class Folder:
     def write_file(self, entry: str, name: str, content: str | Mapping[str, Any]) -> str:
         """Write a file of an entry, text or JSON; returns its path in the folder.
 
-        An empty entry is the run itself.
+        If `entry` is empty, the file belongs to the run itself.
         """
         path = f"{_ENTRIES}/{entry}/{name}" if entry else name
         if isinstance(content, str):

@@ -1,7 +1,7 @@
 """The requests of a run to the cluster, with the rights of the caller's kubeconfig.
 
-`run` calls it. It creates resources, one claim and one Job per resource, all with the label of the
-run, and deletes only those. It reads no Secret.
+`run` uses a `Live`. Its methods create resources, one claim and one Job per resource, all with the
+label of the run. They delete only objects with this label, and read no Secret.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class Live:
         """Create a Job, unless it exists, and wait for its result.
 
         Raises:
-            RefusedError: the API server rejects it, or the Job failed; with its message.
+            RefusedError: the API server rejects the Job, or the Job failed with this message.
         """
         try:
             return job_run.result(await job_run.run(self.cluster, body, self.interval))

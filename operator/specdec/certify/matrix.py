@@ -22,11 +22,11 @@ class Entry:
     """One way to serve a model.
 
     Attributes:
-        name: for --only, and part of the resource's name.
-        title: for people.
-        method: of spec.speculation.
-        spec: of the resource; empty where it is not tried.
-        not_tried: why it is not tried, in one sentence; empty where it is.
+        name: the name for --only, and part of the resource's name.
+        title: a title for people.
+        method: the method of spec.speculation.
+        spec: the spec of the resource; empty if the entry is not tried.
+        not_tried: why the entry is not tried, in one sentence; empty if it is tried.
         baseline: the entry that its speed is compared with; empty for a baseline.
     """
 
@@ -44,7 +44,7 @@ class _Row:
 
     Attributes:
         per_node: GPUs of one pod; servers that share a volume of one node count together.
-        heads: the method's checkpoint is a given option.
+        heads: whether the entry serves the target of heads, whose checkpoints are options.
     """
 
     name: str
@@ -103,8 +103,8 @@ def matrix(
     """Every entry, in the order in which they run.
 
     Args:
-        request: of the run.
-        gpus: to run on; None for a backend without GPUs.
+        request: the options of the run.
+        gpus: the GPUs to run on; None for a backend without GPUs.
         only: names of the entries to try; None for all.
     """
     return tuple(_entry(row, request, gpus, only) for row in _ROWS)

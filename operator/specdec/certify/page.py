@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 Json = dict[str, Any]
-# The end of a log that the page shows; the archive has more.
+# How many of the last lines of a log the page shows; the archive has more.
 LOG_LINES = 30
 
 

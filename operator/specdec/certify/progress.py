@@ -18,7 +18,7 @@ from specdec.api.reasons import (
 )
 
 Json = dict[str, Any]
-# Seconds in which the operator reconciles a new resource for the first time.
+# Seconds within which the operator must reconcile a new resource for the first time.
 RECONCILE_SECONDS = 180
 # A measurement with one of these is not done yet.
 _UNFINISHED = frozenset(
@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class State:
-    """Where a resource is.
+    """How far a resource has come.
 
     Attributes:
         done: it needs no more time; it serves and is measured if `problem` is empty.
@@ -89,14 +89,14 @@ def state(
     now: datetime,
     limits: Limits,
 ) -> State:
-    """Where a resource is.
+    """How far a resource has come.
 
     Args:
-        body: as it was read.
+        body: the resource as it was read.
         past: the result of `history`.
         started: when the entry started, by the clock of `now`.
-        now: with its zone.
-        limits: of the entry.
+        now: the present time, with its time zone.
+        limits: the limits of the entry.
     """
     age = (now - started).total_seconds()
     present = conditions(body)
@@ -159,7 +159,7 @@ def _unmeasured(body: Mapping[str, Any], present: Mapping[str, Json]) -> Json | 
 
 
 def _cause(present: Mapping[str, Json], ready: Json) -> Json:
-    """The condition whose reason Ready repeats; Ready itself if it is its own."""
+    """The condition whose reason Ready repeats; Ready itself if the reason is its own."""
     others = (item for kind, item in present.items() if kind != Type.READY)
     return next(
         (c for c in others if c["reason"] == ready["reason"] and c["status"] != "True"), ready

@@ -1,6 +1,7 @@
 """What the page of a run shows, as plain values: facts, a summary line and details per entry.
 
-`page` renders them. It is pure: it reads the documents that `run` has written.
+`page` renders these values. This module is pure: it only reads the documents that `run` has
+written.
 """
 
 from collections.abc import Mapping, Sequence

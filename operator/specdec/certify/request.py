@@ -21,7 +21,8 @@ HEADS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
 _PUBLIC = {"target": "Qwen/Qwen2.5-1.5B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-Instruct"}
 # The pair in the operator's image, as manifests/samples/reference-pair.yaml copies it.
 _SHIPPED = {"target": "pvc:reference-pair/target", "draft": "pvc:reference-pair/draft"}
-# What the published heads of EAGLE and Medusa were trained for. Its licence is non-commercial.
+# The model that the published heads of EAGLE and Medusa were trained for. Its licence is
+# non-commercial.
 HEADS_TARGET = "lmsys/vicuna-7b-v1.3"
 # How the checkpoints of the defaults are stored; other sources get the default of the API, Auto.
 DTYPES = {**dict.fromkeys(_PUBLIC.values(), "BFloat16"), HEADS_TARGET: "Float16"}
@@ -46,7 +47,7 @@ class Request:
         claim: an existing claim; None creates one.
         storage_size, storage_class, access_mode: of the created claim.
         prompts: number of prompts of each measurement.
-        output_tokens: of each answer of the load.
+        output_tokens: number of tokens of each answer of the load.
     """
 
     backend: Backend
@@ -122,7 +123,7 @@ class Request:
 
     @property
     def size(self) -> str:
-        """The size of the created claim: checkpoints, and an engine for each way to build one."""
+        """The size of the created claim, for checkpoints and each engine that is built."""
         if self.storage_size is not None:
             return self.storage_size
         if not self.support.on_gpus:
@@ -175,7 +176,9 @@ def source(option: str, text: str, token_secret: str | None = None) -> Json:
 
 
 def heads(values: Sequence[str]) -> dict[str, str]:
-    """Parse the values of --heads, METHOD=SOURCE, in any case; returns sources by method.
+    """Parse the values of --heads, METHOD=SOURCE; returns the sources by method.
+
+    Upper and lower case of METHOD are the same.
 
     Raises:
         BadRequestError: a value has another form, or a method twice.

@@ -48,8 +48,8 @@ def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
     """A spec without speculation.
 
     Args:
-        request: of the run.
-        gpus: to run on; None for a backend without GPUs.
+        request: the options of the run.
+        gpus: the GPUs to run on; None for a backend without GPUs.
         target: the option whose source is the target: --target or --heads-target.
     """
     limits = _limits(request)

@@ -26,9 +26,9 @@ from specdec.inspect import snapshot
 Json = dict[str, Any]
 _RESOURCE = (API_VERSION, KIND)
 _CLAIM = ("v1", "PersistentVolumeClaim")
-# Of an unreachable API server, and of the deletion of an entry.
+# How long a run waits for an unreachable API server, and for the deletion of an entry.
 _PATIENCE_SECONDS = 600.0
-# The caller lacks a right, or the namespace is missing: no entry could be created.
+# HTTP statuses: the caller lacks a right, or the namespace is missing. No entry could be created.
 _PERSONAL = frozenset({401, 403, 404})
 
 
@@ -51,9 +51,9 @@ class Plan:
 
     Attributes:
         id: identifies the run; part of the labels of everything it creates.
-        request: of the user.
+        request: the user's options.
         entries: the matrix.
-        limits: of each entry.
+        limits: the limits of each entry.
         keep: keep the claim, and suspend the resources instead of deleting them.
         retry: run failed entries again.
         operator_namespace: where the operator runs.
@@ -70,7 +70,7 @@ class Plan:
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
     def now(self) -> str:
-        """RFC 3339."""
+        """The present time as RFC 3339."""
         return self.clock().isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -16,7 +16,7 @@ _STAGES = tuple(t for t in Type if t not in OPTIONAL and t not in (*MEASURED, Ty
 def stages(body: Mapping[str, Any], end: str) -> list[Json]:
     """The stages up to `Available`, then verification and benchmark, with their seconds.
 
-    A stage that is not True ends at `end`; those after it have no seconds.
+    A stage that is not True ends at `end`; the stages after it are left out.
 
     Args:
         body: the resource at its end.
@@ -46,7 +46,7 @@ def stages(body: Mapping[str, Any], end: str) -> list[Json]:
     return result
 
 
-# The one Job that measures the three conditions.
+# The verification Job measures three conditions; the first of them stands for the Job.
 _NAMES = {Type.SPECULATION_ACTIVE: "Verification", Type.BENCHMARK_COMPLETED: "Benchmark"}
 
 

@@ -33,7 +33,7 @@ Url = Annotated[
 ]
 _INTERRUPTED = 130
 _FAILED = 1
-# Interval between refreshes; one takes a millisecond, which adds to measured latencies.
+# Interval between refreshes. A refresh takes a millisecond, which adds to measured latencies.
 _REFRESH_SECONDS = 0.5
 
 Protocol = Annotated[

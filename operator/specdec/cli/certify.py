@@ -182,7 +182,7 @@ def _document(
     gpus: "Gpus | None",
     entries: "tuple[Entry, ...]",
 ) -> Json:
-    """The document of a new run, or of the one that continues.
+    """The document of a new run, or of the earlier run that continues.
 
     Raises:
         BadRequestError: the folder has a run with other options.

@@ -9,7 +9,7 @@ import typer
 from specdec.cli import options as opt
 from specdec.client.errors import BadRequestError
 
-# The generate endpoint has no default.
+# The generate endpoint has no default for max_tokens.
 _DEFAULT_TOKENS = 64
 
 app = typer.Typer(

@@ -193,7 +193,7 @@ def _as_json(answer: "Answer") -> dict[str, Any]:
     if len(answer.beams) > 1:
         fields["beams"] = answer.beams
     outputs = {name: array.tolist() for name, array in answer.optional_outputs.items()}
-    # Only those of the last chunk; `log_probs` has all.
+    # This output has the values of the last chunk only; `log_probs` has all values.
     outputs.pop("output_log_probs", None)
     return {**fields, **outputs}
 

@@ -94,7 +94,7 @@ def program(
 
 
 def _served(version: str | None) -> str:
-    """The release, or the newest one."""
+    """The given release, or by default the newest one."""
     from specdec.backends.tensorrt.image import releases
 
     if version is not None and version not in releases():

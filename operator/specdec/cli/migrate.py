@@ -57,7 +57,7 @@ def migrate(
 
 
 def _migrated(body: dict[str, Any], file: str) -> "Migration | None":
-    """The result for a resource, whose needs are reported; None for another object."""
+    """Migrate a resource, and report its needs on stderr; None for any other object."""
     from specdec.api.model import KIND
     from specdec.backends.pytorch import migration
     from specdec.dry_run.resource import complete

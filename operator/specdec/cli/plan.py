@@ -67,7 +67,7 @@ def plan(
 
 
 def _plan_before(body: "Body", after: "Body", folders: dict[str, Path]) -> "Plan":
-    """The plan of the current resource; it uses the given checkpoints whose source is the same."""
+    """The plan of the current resource, with the given checkpoints of unchanged sources."""
     from specdec.api.model import SpeculativeModel
     from specdec.dry_run.plan import make
 

@@ -1,7 +1,7 @@
 """The Python API for a served model (extra `client`): generation, speculation and verification.
 
-The command line, the benchmark and the in-cluster Jobs use this package. gRPC is imported with the
-first use of one of these names, so that importing the package is fast.
+The command line, the benchmark and the in-cluster Jobs use this package. The first use of a name
+in `__all__` imports gRPC, so that importing the package is fast.
 """
 
 from importlib import import_module

@@ -15,7 +15,7 @@ from specdec.client.errors import BadRequestError
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"http": 80, "https": 443}
-# gRPC errors of a server that accepts a connection but does not speak gRPC, or not with this TLS.
+# gRPC errors of a server that accepts a connection, but does not speak gRPC or refuses this TLS.
 _PROTOCOL_ERRORS = ("Socket closed", "Connection reset", "Broken pipe", "andshake", "erification")
 # Header names in gRPC are lower case, and limited to these characters.
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_|~-]+")
@@ -33,7 +33,7 @@ class Connection:
         path: of an OpenAI endpoint, like /v1; empty for Triton.
 
     Raises:
-        BadRequestError: invalid host:port, a missing file, or a file without TLS.
+        BadRequestError: invalid host:port, a missing file, or a file although `tls` is false.
     """
 
     url: str
@@ -99,7 +99,7 @@ def of_url(url: str, *, tls: bool = False, **options: Any) -> Connection:
         options: see `Connection`.
 
     Raises:
-        BadRequestError: it is neither.
+        BadRequestError: the URL has neither form.
     """
     if "://" not in url:
         return Connection(url, tls=tls, **options)

@@ -44,7 +44,7 @@ def convert(text: str, name: str, kind: str | None = None) -> Converted:
         kind: a key of `READERS`, `jsonl` or `text`; None detects the format.
 
     Raises:
-        BadRequestError: no prompt, or a record that does not have the format; with its line.
+        BadRequestError: no prompt, or a record in another format; the message names its line.
     """
     if kind == "text":
         return _converted(kind, [_entries_of_text(text, name)], name)

@@ -61,7 +61,7 @@ def parse(text: str, name: str) -> list[Entry]:
         name: of the file, for messages.
 
     Raises:
-        BadRequestError: no prompt, or an invalid line; with its number.
+        BadRequestError: no prompt, or an invalid line; the message has its number.
     """
     entries = [entry(value, location) for value, location in records(text, name)]
     if not entries:

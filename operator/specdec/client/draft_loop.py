@@ -33,7 +33,7 @@ class DraftLoop:
         max_tokens: maximum of new tokens.
         draft_tokens: maximum per round; 0 runs the target alone, with one token per round.
         end_id: the token that ends an answer.
-        stop_words: token sequences; the first of them ends the answer.
+        stop_words: token sequences; the first that occurs ends the answer.
 
     Attributes:
         ids: prompt and answer so far.
@@ -84,8 +84,8 @@ class DraftLoop:
             if self._ends():
                 self.finished = True
                 break
-        # The target adds its own token after the accepted ones, unless the answer ends there. Its
-        # engine cuts no answer within the server's limit, which bounds `max_tokens`.
+        # The target adds its own token after the accepted ones, unless the answer ends there. The
+        # engine cuts no answer short: `max_tokens` stays within the server's limit.
         self.finished = self.finished or len(new) <= accepted or len(self.ids) >= self._end
         return Round(len(proposal), min(accepted, added), tuple(new[:added]))
 

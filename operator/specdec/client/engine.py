@@ -1,7 +1,7 @@
 """Calls to one engine model: token ids in, new token ids and their logits out.
 
 The client's draft/target loop (`speculate`) and the target-only path (`decoding_paths`) use it.
-`common` holds the inputs that do not change, so that a round sends only its own.
+`common` holds the inputs that do not change, so that a round adds only its own.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Engine:
             length: maximum of new tokens.
             extra: additional inputs of this call.
             generated: how many of `ids` belong to the answer.
-            separate_draws: use other random numbers than a second call with the same `ids`.
+            separate_draws: use other random numbers than another call with the same `ids`.
             minimum: number of tokens before the end token is allowed.
             logits: return the logits too.
 

@@ -82,8 +82,8 @@ class Server:
 class Calls:
     """Sequential calls: to decoupled models over one stream, to other models by unary calls.
 
-    A shared stream saves the HTTP/2 headers of each of the many short calls of a loop. Models that
-    are not decoupled cannot share it: Triton 2.51 sometimes aborts at a second request on a
+    A loop makes many short calls, and a shared stream saves the HTTP/2 headers of each. Models
+    that are not decoupled cannot share it: Triton 2.51 sometimes aborts at a second request on a
     stream.
     """
 

@@ -15,7 +15,7 @@ from specdec.client.errors import RefusedError, UnreachableError
 
 _SECONDS = 5.0
 _OWN = "specdec_draft_tokens_total"
-# Drafted and accepted tokens in the two spellings of `trtllm-serve`, and all tokens that it gave.
+# Counters of `trtllm-serve`: drafted and accepted tokens in two spellings, and generated tokens.
 _DRAFTS = tuple(
     (f"trtllm_spec_decode_{drafted}_total", f"trtllm_spec_decode_{accepted}_total")
     for drafted, accepted in (
@@ -41,7 +41,7 @@ class SpeculationTotals:
     """Speculation counters: totals since the server started, or the difference of two readings.
 
     One round is one draft and one verification step. It generates the accepted draft tokens and
-    one more token. `sources` has those that drafted.
+    one more token. `sources` has only the sources that drafted.
     """
 
     rounds: int = 0

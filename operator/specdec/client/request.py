@@ -38,8 +38,8 @@ class Request(Sampling):
         max_tokens: maximum of new tokens.
         draft_tokens: per round; None applies the server's default, 0 disables speculation.
         use_draft_logits: accept by the draft's logits; None applies the server's default.
-        lookup_scope: the texts that lookups of the server search and that this one joins; None
-            for none.
+        lookup_scope: name of a group of texts. The server's lookups search this group, and the
+            text of this request joins it. None names no group.
         stream: several chunks instead of one.
         log_probs, context_logits, generation_logits, token_counts: optional outputs.
         chat: the prompt is a user's message to an OpenAI endpoint, which applies its template.

@@ -64,7 +64,7 @@ class Sampling:
         repetition_penalty, presence_penalty, frequency_penalty: against repetition.
         length_penalty: for beam search.
         end_id, pad_id: token ids that replace those of the tokenizer.
-        stop_words: the first of them ends the answer, as in the engines.
+        stop_words: the first that occurs ends the answer, as in the engines.
         bad_words: never generated.
         bias_words, bias_weights: each weight is added to the logits of its word's tokens.
 

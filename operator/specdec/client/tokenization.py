@@ -73,11 +73,12 @@ async def prepare(calls: Calls, prompt: str, sampling: Sampling) -> Prepared:
 async def max_tokens(server: Server, prepared: Prepared, requested: int) -> int:
     """How many of the requested new tokens fit behind a prompt.
 
-    The engine of a speculating target is longer than the limit that the server states, and a loop
-    must not use this room: a verification near its end would return fewer tokens.
+    The engine of a speculating target takes longer sequences than the limit that the server
+    states. A loop must not use the tokens beyond the limit: a verification near the engine's end
+    would return fewer tokens.
 
     Raises:
-        BadRequestError: the prompt leaves no token.
+        BadRequestError: the prompt leaves no room for a token.
     """
     parameter = (await server.config(PREPROCESSING)).parameters["max_seq_len"].string_value
     if not parameter.isdecimal() or not (limit := int(parameter)):

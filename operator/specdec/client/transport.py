@@ -26,7 +26,7 @@ class Model:
     """The declaration of a served model: names of its tensors, and whether it can stream.
 
     Attributes:
-        name: that the server gives the model; empty if it is the requested one.
+        name: the server's name for the model; empty if it is the requested name.
     """
 
     inputs: frozenset[str]

@@ -41,9 +41,9 @@ class Options:
             (`target`). None selects the engine for the client's loop, because both return token
             ids, and otherwise the ensemble.
         client_loop: verify the client's draft/target loop instead of the BLS.
-        model: name of the BLS, of a model with the same inputs, of the LLM API, or of an OpenAI
-            endpoint (empty for its only one).
-        baseline_model: of the baseline's server, in place of `against`.
+        model: name of the model: the BLS, a model with the same inputs, the LLM API, or a model of
+            an OpenAI endpoint (empty selects the only one).
+        baseline_model: a model of the baseline's server; it replaces `against`.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -91,7 +91,7 @@ async def verify(
         baseline: gRPC endpoint of the target alone; by default the same server.
         draft: gRPC endpoint of the draft for the client's loop; by default the same server.
         metrics: `host:port` of the verified server's metrics. Its counters replace the counts that
-            the answers do not report; they include the requests of other clients.
+            the answers do not report. The counters include the requests of other clients.
         concurrency: number of prompts in flight.
         on_result: called with the outcome of each prompt.
 

@@ -103,7 +103,7 @@ class Cluster:
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
-        """Every object that matches a label selector; in all namespaces when none is given.
+        """Every object that matches a label selector; without a namespace, in all namespaces.
 
         Items carry apiVersion and kind, which the server leaves out of lists.
         """

@@ -1,6 +1,6 @@
 """Build the Kubernetes events about a resource, which `kubectl describe` lists at its end.
 
-`Cluster.record_event` calls it for each transition of a condition. It sends no request.
+`Cluster.record_event` calls `event_of` for each transition of a condition, and sends the event.
 """
 
 import os

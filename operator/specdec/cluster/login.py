@@ -74,8 +74,9 @@ async def _load_kubeconfig(settings: Configuration) -> None:
 async def as_person(context: str | None = None) -> AsyncIterator[Session]:
     """A session with the credentials that kubectl would use; raises LoginError.
 
-    They come from KUBECONFIG or ~/.kube/config, and inside a pod without either from its service
-    account. `context` selects a context of the kubeconfig in place of its current one.
+    The credentials come from KUBECONFIG or ~/.kube/config. Inside a pod without either file, they
+    come from its service account. `context` selects a context of the kubeconfig in place of its
+    current one.
     """
     settings = Configuration()
     files = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")

@@ -13,7 +13,8 @@ from specdec.cluster import Cluster, path
 
 Json = dict[str, Any]
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# A connection that was lost without a notice must end; a silent container is read again.
+# A connection that was lost without a notice must end. The log of a container that was only silent
+# is then read again.
 _SILENT_SECONDS = 120.0
 
 
@@ -65,8 +66,8 @@ class PersonCluster(Cluster):
 
         Args:
             follow: wait for more lines until the container ends.
-            since: leave out lines of earlier seconds; a time of such a line.
-            lines: the last lines only.
+            since: the time of a line; lines of earlier seconds are left out.
+            lines: how many of the last lines to read; None for all.
 
         Raises:
             Transient: the connection was lost; a later call can continue with `since`.

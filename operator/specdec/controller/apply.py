@@ -89,7 +89,7 @@ async def _apply_or_refuse(
 async def apply_child(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, intent: Object
 ) -> bool:
-    """Bring one child to its desired state; send no write if it is there already.
+    """Bring one child to its desired state; send no write if the child already has that state.
 
     Returns:
         Whether the child existed and replaces its pods now.
@@ -108,7 +108,7 @@ async def apply_child(
         require_ownership(model, live, intent)
         if kind == "Job":
             # A Job's spec is immutable, so only labels and owners are applied. They need another
-            # field manager: under the usual one, an apply without the spec would remove it.
+            # field manager: under the usual one, an apply without the spec would remove the spec.
             desired, manager = labels_and_owners(intent), f"{manager}-membership"
         if covers(live, desired):
             return False

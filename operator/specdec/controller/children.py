@@ -45,8 +45,8 @@ def labels_and_owners(intent: Object) -> dict[str, Any]:
 def field_manager(model: SpeculativeModel, intent: Object) -> str:
     """The field manager for an intent.
 
-    Each resource that shares an object has its own. Server-side apply then merges their labels and
-    owners.
+    Each resource that shares an object has its own field manager. Server-side apply then merges
+    the labels and owners of these resources.
     """
     return f"{names.MANAGER}-{model.metadata.name}" if shared(intent) else names.MANAGER
 

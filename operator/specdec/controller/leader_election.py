@@ -65,7 +65,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this candidate holds it for certain: no other takes it while this is true."""
+        """Whether this candidate certainly holds the Lease: while true, no other can take it."""
         return _now() < self._deadline
 
     @property
@@ -76,7 +76,7 @@ class Lease:
         """Wait until this candidate holds the Lease.
 
         Raises:
-            Rejected: the API server refuses access to it, which no retry changes.
+            Rejected: the API server refuses access to the Lease, which no retry changes.
         """
         logged = ""
         while True:
@@ -99,7 +99,7 @@ class Lease:
         logger.info("active: %s holds %s, %s", self.identity, self, cause)
 
     async def renew(self) -> None:
-        """Renew it until it is lost.
+        """Renew the Lease until it is lost.
 
         Raises:
             LeaseLostError: another candidate holds it, or it could not be renewed in time.
@@ -117,7 +117,7 @@ class Lease:
                 raise LeaseLostError(message) from error
 
     async def release(self) -> None:
-        """Free it, so that another candidate need not wait until it expires; never raises."""
+        """Free the Lease, so that no other candidate waits for its expiry; never raises."""
         self._renewed = -math.inf
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
@@ -139,7 +139,7 @@ class Lease:
                 await self._cluster.update({**live, "spec": {**live["spec"], **free}})
 
     async def _renew_once(self, errors: list[ClusterError]) -> None:
-        """Retry until it is renewed, and collect the errors; raises LeaseLostError."""
+        """Retry until the Lease is renewed, and collect the errors; raises LeaseLostError."""
         while True:
             try:
                 if await self._try_acquire_or_renew():
@@ -163,7 +163,7 @@ class Lease:
             ClusterError: a request failed, or took too long to leave time for a retry.
         """
         timeout = self._duration * RENEW_DEADLINE / 2
-        # Other candidates count from when they see our write, which is later than this.
+        # Other candidates count from the time at which they see our write, which is later.
         started = _now()
         try:
             async with asyncio.timeout(timeout):

@@ -110,7 +110,7 @@ def belongs_to(live: Object, model: SpeculativeModel) -> bool:
 async def _get_group(
     cluster: Cluster, model: SpeculativeModel, config_maps: list[Json]
 ) -> Object | None:
-    """The LeaderWorkerSet, if the resource needs one or its ConfigMap is left from an earlier one.
+    """The LeaderWorkerSet, if the resource needs one or the ConfigMap of an earlier one exists.
 
     Otherwise no request is sent: most clusters do not have the kind.
     """
@@ -273,7 +273,10 @@ def _ended_container(pod: Object) -> list[tuple[str, bool]]:
 async def _read_log(
     cluster: Cluster, pod: Object, key: str, container: str, lines: int, *, previous: bool = False
 ) -> tuple[str, str]:
-    """The key and the last lines of a container; logs only explain, so a failure yields none."""
+    """The key, and the last lines of a container's log; empty if the log cannot be read.
+
+    Logs only explain a state, so a decision does not need them.
+    """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
         return key, await cluster.log(namespace, name, lines, container, previous=previous)

@@ -1,7 +1,7 @@
 """Give Jobs and ConfigMaps back their owner reference after somebody has removed it.
 
-`apply_decision` calls it last. It concerns finished children that no stage applies any more; the
-garbage collector would otherwise keep them after the resource is deleted.
+`apply_decision` calls `adopt_orphans` last. Orphans are finished children that no stage applies
+any more. Without an owner, the garbage collector would keep them after the resource is deleted.
 """
 
 import logging

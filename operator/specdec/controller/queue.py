@@ -25,7 +25,7 @@ class Result:
 
     Attributes:
         requeue_after: seconds until the next reconcile; None when events will trigger it.
-        failed: the queue requeues the key with back-off.
+        failed: whether the reconcile failed; the queue then requeues the key with back-off.
     """
 
     requeue_after: float | None = None

@@ -128,7 +128,7 @@ class Reconciler:
             raise
 
     async def _reconcile_body(self, key: Key, body: dict[str, Any]) -> float | None:
-        """Parse, observe, decide, apply and write the status; returns as `_reconcile`."""
+        """Parse, observe, decide, apply, write the status; returns the same as `_reconcile`."""
         try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:

@@ -94,7 +94,7 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     """The error to raise when the API server rejects a child; `live` is the child as observed."""
     if _UNKNOWN_OWNER_KIND in error.message:
         return DefinitionNotReadyError(str(error))
-    # The Job after a ConfigMap reads it, and must not run with the old one.
+    # The Job that is applied after a ConfigMap reads it, and must not run with the old content.
     child_exists = live is not None and intent["kind"] != "ConfigMap"
     return RefusedError(condition_type_of(intent), str(error), child_exists=child_exists)
 

@@ -1,7 +1,7 @@
 """Everything that lives as long as the operator process: queue, reconciler, resync, watch check.
 
-`handlers` starts and stops it and passes it watch events. It turns events into queued keys. The
-periodic resync and the watch check find changes whose events were lost.
+`handlers` starts and stops the `Runtime` and passes watch events to it. The `Runtime` turns events
+into queued keys. The periodic resync and the watch check detect changes whose events were lost.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Runtime:
             task.add_done_callback(_log_exception)
 
     async def _become_active(self, cluster: Cluster) -> Cluster:
-        """Wait for the Lease if configured; returns the cluster that refuses writes without it."""
+        """Wait for the Lease if configured; the returned cluster then requires it for writes."""
         settings = self.settings
         if not settings.lease:
             await self._exits.enter_async_context(standby.single_replica())

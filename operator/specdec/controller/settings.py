@@ -22,7 +22,7 @@ class Settings(BaseSettings):
     operator_image: str = ""
     """The image of all Jobs except engine builds; empty: that of the operator's own pod."""
     reference_image: str = ""
-    """The default server image of the Reference backend; empty: `reference` beside the former."""
+    """The default image of Reference servers; empty: `reference` beside the operator's image."""
     pod_namespace: str = ""
     """The namespace of the operator's own pod; empty outside of a pod."""
     pod_name: str = ""

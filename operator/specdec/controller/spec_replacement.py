@@ -14,7 +14,7 @@ from specdec.cluster import Cluster, Rejected
 Object = Mapping[str, Any]
 
 INVALID = 422
-# Kinds whose whole spec belongs to the operator. A claim is not one: its spec names its volume.
+# Kinds whose whole spec belongs to the operator. A claim is left out: its spec names its volume.
 _REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *OPTIONAL_KINDS})
 
 

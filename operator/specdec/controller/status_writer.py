@@ -26,8 +26,8 @@ _SHORT_MESSAGE = "the API server rejected the full status: read the operator's l
 async def write_status(cluster: Cluster, body: Body, decision: Decision) -> Body | None:
     """Apply the status of a decision if it changes, then record events.
 
-    Events follow the status. A crash between the two loses an event; the other order could repeat
-    it for ever.
+    Events are recorded after the status. A crash between the two loses an event. In the other
+    order, each retry could record the same event again.
 
     Returns:
         The resource as stored; None if nothing changes or the resource was deleted.

@@ -29,7 +29,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
 
 
 def _roles(model: SpeculativeModel) -> tuple[str, ...]:
-    """The servers that have a budget: one for a single replica would block every drain."""
+    """The servers that have a budget; a budget for a single replica would block every drain."""
     if model.spec.serving.disruption.mode == "Disabled":
         return ()
     return tuple(role for role in names.servers(model) if model.replicas(role) > 1)
@@ -72,8 +72,8 @@ def _group(model: SpeculativeModel) -> tuple[dict[str, int], dict[str, Any]]:
     """Bounds and selector of the one budget for the pods of all groups.
 
     One evicted pod restarts its whole group. So the budget allows as many evicted pods as replicas
-    may be unavailable. The API server supports `maxUnavailable` only for pods of controllers it
-    knows, but a number in `minAvailable` for all.
+    may be unavailable. The API server supports `maxUnavailable` only for pods of controllers that
+    it knows. It supports a number in `minAvailable` for all pods.
     """
     serving, bounds = model.spec.serving, _bounds(model)
     evictable = bounds.get("maxUnavailable", serving.replicas - bounds.get("minAvailable", 0))

@@ -2,8 +2,8 @@
 
 All resources on the claim that use the engine share both objects. Each resource applies them under
 a field manager of its own, so that the API server merges owners and labels. Only three things in
-them may depend on the resource: its owner reference, its sharer label, and on the Job the labels
-and annotations of the resource that creates it.
+them may depend on a resource: its owner reference, its sharer label, and (on the Job only) the
+labels and annotations in the spec of the resource that creates the Job.
 """
 
 import math

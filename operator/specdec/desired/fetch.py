@@ -142,8 +142,9 @@ def own_job(
 ) -> dict[str, Any]:
     """The spec of a Job that runs our own image; a permanent error fails it without retries.
 
-    It runs where `spec.jobs` allows, with the resources of its kind from there. `deadline` is in
-    seconds and includes retries. It also ends a Job whose volume or server hangs.
+    The Job runs on nodes that `spec.jobs` allows, with the resources that `spec.jobs` sets for its
+    kind. `deadline` is in seconds and includes retries. It also ends a Job whose volume or server
+    hangs.
     """
     jobs = model.spec.jobs
     kinds = {"fetch": jobs.fetch, "publish": jobs.publish, "prune": jobs.publish}

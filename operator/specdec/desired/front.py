@@ -18,8 +18,8 @@ from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
 
 _PERIOD = 5
-# One run of the startup probe polls the server for most of this time, so that a small model is
-# ready soon; each run leaves at most one request for a token behind.
+# Seconds of one run of the startup probe. A run polls the server for most of this time, so that a
+# small model is ready soon. Each run leaves at most one request for a token behind.
 _ATTEMPT = 10
 # Seconds that a busy node needs to start a program.
 _START = 2
@@ -41,8 +41,8 @@ class Front:
         pre_stop: arguments of the hook that drains the server before it gets SIGTERM.
         files: the programs of `payload/serving` that run in the pod.
         openai: the port that serves the OpenAI API, if the server does so itself.
-        proxy: the server listens on localhost, and a proxy in its pod has the ports. It is no
-            tritonserver.
+        proxy: whether the server listens on localhost and a proxy in its pod has the ports. Such a
+            server is not a tritonserver.
         verification: the decoding path that the verification Job measures; empty if the method
             determines it (`SpeculativeModel.control`).
         attempt_seconds: how long one run of the startup probe may take.
@@ -70,7 +70,7 @@ class Front:
     attempt_seconds: int = _ATTEMPT
 
     def clients(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """The ports that serve clients; without HTTP if that port only reports health."""
+        """The ports that serve clients; HTTP is left out if its port only reports health."""
         names = (self.http, self.grpc) if model.spec.serving.takes_http else (self.grpc,)
         return tuple(name for name in names if name in self.ports)
 
@@ -90,7 +90,7 @@ class Front:
     def drain_ports(self, model: SpeculativeModel) -> dict[str, Any]:
         """Port arguments of the preStop hook: it reads metrics, and waits for clients to leave.
 
-        The clients of the OpenAI endpoint count too, so that it ends before the server.
+        The clients of the OpenAI endpoint count too, so that the endpoint ends before the server.
         """
         endpoint = model.spec.serving.open_ai
         more = (endpoint.port,) if endpoint else ()
@@ -106,7 +106,7 @@ class Front:
             launch: how the server is started.
             engines: models that must give tokens.
             budget_seconds: how long the server may load.
-            drain_seconds: how long a request may take; an engine may show no progress as long.
+            drain_seconds: how long a request may take, and an engine may show no progress.
         """
         programs = self.programs(
             launch,
@@ -136,7 +136,7 @@ def _probe(program: list[str], failures: int, period: int, timeout: int) -> dict
 
 
 def _tritonserver(*arguments: Any, checkpoint: str, **options: Any) -> list[str]:
-    # Its repository names the checkpoint.
+    # The model repository names the checkpoint, so the command line does not.
     del checkpoint
     return launch.command(*arguments, **options)
 
@@ -148,7 +148,7 @@ TRITON = Front(
     environment=launch.environment,
     pre_stop=launch.pre_stop,
 )
-# The LLM API's model answers with text, and its clients wait for no other ports.
+# The LLM API's model answers with text. Its ports are those of Triton.
 LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"), model=TARGET)
 TRTLLM_SERVE = Front(
     ports=trtllm_serve.PORTS,
@@ -160,7 +160,7 @@ TRTLLM_SERVE = Front(
     openai="http",
     proxy=True,
     verification="OpenAI",
-    # The server aborts a request whose client leaves: its first token may take this long.
+    # The server aborts a request whose client disconnects, and a first token may take this long.
     attempt_seconds=30,
 )
 # By the name in the backend's row of api/support.yaml.

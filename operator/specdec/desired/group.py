@@ -59,7 +59,7 @@ def leader_worker_set(
     annotations = {names.REPOSITORY: revision.repository}
     rollout = model.spec.serving.rollout
     name, component = names.group_name(model), names.SERVERS[revision.role]
-    # The default mode lets every user read the key; this one only the pod's user and group.
+    # The default mode lets every user read the key; this mode lets only the pod's user and group.
     volumes = [
         {"name": "group", "configMap": {"name": name}},
         {"name": "key", "secret": {"secretName": name, "defaultMode": 0o440}},

@@ -1,7 +1,7 @@
 """NetworkPolicies of the Jobs of a resource, where the resource enables policies.
 
-Jobs accept no connections. A fetch Job may reach public addresses, and measuring Jobs the servers.
-Build, publish and prune Jobs may reach nothing: the node mounts their volume.
+Jobs accept no connections. A fetch Job may reach public addresses. Measuring Jobs may reach the
+servers. Build, publish and prune Jobs may reach nothing: the node mounts their volume.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -81,7 +81,8 @@ def verify_job(
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
-        # A method that drafts inside the engine has no counters, and no request can turn it off.
+        # If a method drafts inside the engine, there are no counters, and no request can turn
+        # drafting off.
         "path": front(model).verification or model.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
@@ -209,7 +210,8 @@ def _job(
 def _volumes(prompts: ConfigMapKey | None) -> list[dict[str, Any]]:
     """The ConfigMap's key as one file.
 
-    It is optional: the Job reports a missing key, while a pod with a required one would only wait.
+    The key is optional: the Job reports a missing key, while a pod that requires the key would
+    only wait.
     """
     if prompts is None:
         return []

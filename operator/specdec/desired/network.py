@@ -56,7 +56,7 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 
 def url(model: SpeculativeModel, role: str = "target") -> str:
-    """The URL of a server inside the cluster: of HTTP, or of gRPC if it accepts no HTTP."""
+    """The URL of a server inside the cluster, for HTTP or, if the server accepts none, gRPC."""
     serving, server = model.spec.serving, front(model)
     if serving.takes_http:
         return f"http://{address(model, role, server.http)}"

@@ -13,8 +13,8 @@ from specdec.desired.pod import MODELS, Container
 CONTAINER = "openai"
 _TEMPLATE, _FOLDER, _FILE = "chat-template", "/specdec/chat", "chat_template.jinja"
 _PERIOD, _TIMEOUT = 5, 3
-# The goal for an idle endpoint and its process for templates is 120 MiB, in the benchmark openai.
-# The rest is for bodies and answers of requests in flight.
+# The benchmark openai has a goal of 120 MiB for an idle endpoint and its process for templates.
+# The remaining memory is for bodies and answers of requests in flight.
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
 
@@ -31,8 +31,8 @@ def containers(
         image: the operator's.
         tokenizer: the directory of the target's checkpoint.
         linger_seconds: a stopping endpoint accepts requests for this time, until no Service leads
-            clients to it. Then it gets SIGTERM and finishes its answers. The hook of the server
-            waits for its connections and its requests.
+            clients to it. Then it gets SIGTERM and finishes its answers. The server's preStop hook
+            waits for the connections and the requests of the endpoint.
     """
     settings = model.spec.serving.open_ai
     if settings is None:
@@ -60,8 +60,8 @@ def containers(
 def volumes(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     """The ConfigMap's key with the chat template, as one file.
 
-    It is optional: the endpoint reports a missing key, while a pod with a required one would only
-    wait.
+    The key is optional: the endpoint reports a missing key, while a pod that requires the key
+    would only wait.
     """
     settings = model.spec.serving.open_ai
     if settings is None or settings.chat_template is None:

@@ -227,7 +227,7 @@ def _env(container: Container) -> list[dict[str, Any]]:
 
 
 def _own_env() -> list[dict[str, str]]:
-    """A writable home directory and a user name: the passwd file of no image has this user.
+    """A writable home directory and a user name, because no image's passwd file has this user.
 
     PyTorch uses the name in the path of its caches, and fails without one.
     """

@@ -56,7 +56,7 @@ def _command(model: SpeculativeModel, checkpoint: str) -> list[str]:
         "--upstream-model": PurePosixPath(checkpoint).name,
         "--port": server.ports[server.http],
         "--metrics-port": server.ports[server.metrics],
-        # Those that run, and those that wait: the server itself has no limit.
+        # The requests that run and those that wait: the server itself has no limit.
         "--max-in-flight": model.spec.target.limits.max_batch_size + serving.max_queue_size,
         "--drain-seconds": serving.drain.timeout_seconds,
     }

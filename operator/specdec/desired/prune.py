@@ -16,7 +16,7 @@ from specdec.desired.fetch import own_job
 from specdec.desired.pod import Container, Placement, Volume
 
 COMPONENT = "prune"
-# The argument by which a Job deletes; others only read.
+# The argument that makes a Job delete; a Job without it only reads.
 DELETE = "--delete"
 # The operator ignores objects that it does not manage.
 MANAGER = "specdec-cli"
@@ -96,7 +96,7 @@ def retention_job(
     volume: Volume,
     image: str,
 ) -> dict[str, Any]:
-    """The Job that deletes what revisions left that are no longer in a resource's history.
+    """The Job that deletes what is left of revisions outside a resource's history.
 
     Args:
         model: the resource.

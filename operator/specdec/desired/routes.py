@@ -21,7 +21,7 @@ def kind(model: SpeculativeModel) -> str | None:
 def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ...]:
     """The route of a resource that asks for one; it stays while the resource is suspended.
 
-    `share` is the percentage of its requests that go to the resource of its split now.
+    `share` is the percentage of the route's requests that now go to the resource of the split.
     """
     networking, name, port = model.spec.networking, model.metadata.name, _port(front(model))
     if networking.gateway is not None:

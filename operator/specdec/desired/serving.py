@@ -20,7 +20,7 @@ from specdec.triton.repository import TARGET
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
 _LINGER = 5
-# Seconds of the grace period after all waits of the preStop hook, for the end of the server.
+# Seconds of the grace period in which the server may end, after all waits of the preStop hook.
 _MARGIN = 15
 # Seconds by which the preStop hook ends before the grace period does.
 _HOOK_MARGIN = 5
@@ -112,8 +112,8 @@ def strategy(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
     """How new pods replace old ones.
 
     If pods use GPUs, an old pod ends before its new pod starts, unless the resource sets other
-    bounds: few clusters have spare GPUs, and a new pod without GPUs would stay pending. These
-    bounds are for replicas of the service: of a server with another number of pods, one stays.
+    bounds. Few clusters have spare GPUs, and a new pod without GPUs would stay pending. The bounds
+    count replicas of the service. If a server has its own number of pods, above 1, one pod stays.
     """
     rollout = model.spec.serving.rollout
     if rollout.strategy == "Recreate":

@@ -50,8 +50,8 @@ def server(model: SpeculativeModel) -> Parts:
 
     If a volume's Secret is missing, the kubelet reports that only in events. If the Secret of an
     environment variable is missing, the pod's status has the error. Therefore the volume is
-    optional, and a required variable refers to the same Secret. It holds the public certificate,
-    and no program reads it.
+    optional, and a required variable refers to the same Secret. The variable holds the public
+    certificate, and no program reads it.
     """
     tls = model.spec.serving.tls
     if tls is None:

@@ -23,9 +23,9 @@ def command(launch: Launch, directory: str, *, checkpoint: str, **_: object) -> 
     """Arguments of the server's container; all other settings are in the options file.
 
     Args:
-        launch: of one process, which starts its own ranks.
-        directory: of the options file.
-        checkpoint: directory of the target.
+        launch: not used; the server is one process, which starts its own ranks.
+        directory: the directory of the options file.
+        checkpoint: the directory of the target.
     """
     del launch
     return [
@@ -37,7 +37,7 @@ def command(launch: Launch, directory: str, *, checkpoint: str, **_: object) -> 
 
 
 def environment(launch: Launch) -> dict[str, str]:
-    """Variables of the server's container: its libraries do not ask the hub for a local model."""
+    """Variables of the server's container; its libraries then never ask the hub for a model."""
     del launch
     return {"HF_HUB_OFFLINE": "1"}
 

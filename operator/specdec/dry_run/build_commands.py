@@ -1,7 +1,7 @@
 """The commands of engine builds, as the build Job would run them.
 
-The modules of a build Job run inside a server's image and are no package, so they run here in a
-process of their own, for all engines of a plan.
+The modules of a build Job run inside a server's image, and they are not a package. So a separate
+process runs them here, once for all engines of a plan.
 """
 
 import json
@@ -32,7 +32,7 @@ def of(plan: Plan, given: Mapping[str, Path]) -> dict[str, list[Json]]:
         InputError: a configuration is not valid.
         JobError: a build would refuse its plan or its checkpoint.
     """
-    # The scripts of an image's examples convert a checkpoint in steps.
+    # Only builds with the scripts of an image's examples have several steps.
     builds = {entry["role"]: build for entry, build in plan.engines() if "examples" in build}
     if not builds:
         return {}

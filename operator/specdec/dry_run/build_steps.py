@@ -30,7 +30,8 @@ def commands(data: Mapping[str, Any], config: Mapping[str, Any] | None) -> list[
         source = tensorrt_flags.engine(plan, work / "checkpoint")
         vector = ("trtllm-build", *tensorrt_flags.vector(source), f"--output_dir={work}/build")
         return [{"step": "build", "command": vector}]
-    # The image's own release decides where a script is; the first place is the newest one.
+    # The image's release decides where a script is. Without an image, the first place counts,
+    # which is the newest one.
     steps = tensorrt_steps.steps(plan, config, work, lambda _: True)
     return [{"step": step.name, "command": step.command(work / step.name)} for step in steps]
 

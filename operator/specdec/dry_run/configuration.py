@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, Any]:
     """A configuration, by its file or its folder.
 
     Raises:
-        InputError: it is not one.
+        InputError: the file is not a valid configuration.
     """
     place = path / "config.json" if path.is_dir() else path
     try:

@@ -73,7 +73,7 @@ def _fetch(before: Plan, after: Plan) -> list[str]:
 
 
 def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
-    """Engines to build: their Job, whose name has the engine's key and claim, does not exist."""
+    """The engines to build: those whose Job, named by key and claim, does not exist."""
     old = {entry["role"]: (entry, build) for entry, build in before.engines()}
     existing = {entry["job"] for entry, build in old.values() if build}
     for entry, build in after.engines():
@@ -88,7 +88,7 @@ def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
 
 def _inputs(plan: Plan, build: Json) -> Json:
     inputs = {k: v for k, v in build.items() if k not in ("key", "output")}
-    # As in the spec: the engine's room for draft tokens behind it is no change of its own.
+    # maxSeqLen as in the spec: a build adds room for draft tokens, which is no separate change.
     longest = build["limits"]["maxSeqLen"] - build["maxDraftTokens"]
     inputs["limits"] = {**build["limits"], "maxSeqLen": longest}
     return {**inputs, "image": plan.status["plan"]["image"], "claim": plan.volume}
@@ -108,7 +108,7 @@ def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
 
 
 def _template(before: Plan, after: Plan) -> list[Change]:
-    """Changes of the pod templates; a new repository is the first and counts once."""
+    """Changes of the pod templates; a new repository is the first change and counts once."""
     if not after.servers:
         return []
     old = {name: pods(server) for name, server in before.servers.items()}

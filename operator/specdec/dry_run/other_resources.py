@@ -19,7 +19,7 @@ def other_resource(*, ready: bool, pods: int = 1) -> Json:
 
 
 def baseline(cr: Json) -> Json | None:
-    """The resource that a benchmark compares with: Ready, and like this one but for its method."""
+    """The resource that a benchmark compares with: Ready, and like `cr` except for the method."""
     named = cr["spec"].get("benchmark", {}).get("baseline")
     if named is None:
         return None

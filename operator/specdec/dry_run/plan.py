@@ -1,9 +1,9 @@
 """Plan a resource: run the operator's own decisions on a simulated cluster.
 
 `specdec plan` and `specdec render` call `make`; `summary` turns the result into JSON. Values that
-only a cluster knows are placeholders. The digest of a checkpoint that is not given is one, and so
-are the engine keys and the repository's hash that depend on it. The claim's uid is another, with
-the names of Jobs.
+only a cluster knows are placeholders. The digest of a checkpoint that is not given is a
+placeholder, and so are the engine keys and the repository's hash, which depend on it. The claim's
+uid is a placeholder, and so are the names of Jobs, which depend on it.
 """
 
 import json
@@ -106,8 +106,8 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     Args:
         body: the resource, as `resource.read` returns it.
         images: the images of the release, as in the operator's Deployment.
-        checkpoints: local directories by role, which are inspected as by the fetch Job; or
-            config.json files, or folders with no weights beside one, which only contain sizes.
+        checkpoints: local directories by role, which are inspected as by the fetch Job. A
+            config.json file, or a folder that has one but no weights, only contains sizes.
 
     Raises:
         InputError: a checkpoint is given for a role that the resource lacks.
@@ -157,14 +157,14 @@ def repository(objects: Mapping[tuple[str, str], Json]) -> dict[str, str]:
 
 
 def _depends_on_resource(condition: Mapping[str, Any]) -> bool:
-    """Whether only a change of the resource can make a condition True: here all Jobs succeed."""
+    """Whether only a change of the resource can make a condition True; simulated Jobs succeed."""
     if condition["type"] in _CLUSTER_CONDITIONS:
         return False
     return condition["reason"] not in (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 
 
 def _digest_origin(given: Path | None) -> str:
-    """The given directory; a configuration file alone has no digest."""
+    """The given directory, or else LATER, because a configuration file alone has no digest."""
     return str(given) if given is not None and not given.is_file() else LATER
 
 

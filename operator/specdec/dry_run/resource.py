@@ -33,7 +33,7 @@ def read(path: str, version: str | None = None, before: str | None = None) -> Bo
     Args:
         path: a file with one or several documents; other kinds are ignored.
         version: replaces spec.runtime.version.
-        before: the file of the current resource; with the same name, rules on changes apply too.
+        before: the file of the current resource; if its name is the same, rules on changes apply.
 
     Raises:
         InputError: a file does not have exactly one resource.
@@ -47,7 +47,8 @@ def load(path: str) -> Body:
     """The SpeculativeModel in a YAML file (`-` is stdin) as it is written.
 
     Raises:
-        InputError: the file does not have exactly one resource, or its objects are not objects.
+        InputError: the file does not have exactly one resource, or its metadata or spec is not an
+            object.
     """
     resources = [item for item in _documents(path) if item.get("kind") == KIND]
     if len(resources) != 1:
@@ -61,7 +62,7 @@ def load_all(path: str) -> list[Body]:
     """Every object of a YAML file (`-` is stdin) in its order, with the items of a List.
 
     Raises:
-        InputError: the file has no SpeculativeModel, or its objects are not objects.
+        InputError: the file has no SpeculativeModel, or its metadata or spec is not an object.
     """
     objects = [
         item
@@ -74,7 +75,7 @@ def load_all(path: str) -> list[Body]:
 
 
 def _is_list(document: Body) -> bool:
-    """Whether it is what `kubectl get` prints for several objects."""
+    """Whether a document is a List, which `kubectl get` prints for several objects."""
     items = document.get("items")
     is_list = str(document.get("kind", "")).endswith("List") and isinstance(items, list)
     return is_list and all(isinstance(item, dict) for item in items or ())
@@ -100,7 +101,7 @@ def complete(
         body: the resource as it is written.
         path: its file, for messages.
         version: replaces spec.runtime.version.
-        before: the current resource; with the same name, rules on changes apply too.
+        before: the current resource; if its name is the same, rules on changes apply too.
 
     Raises:
         RefusedError: the API server would refuse the resource, or the current one.

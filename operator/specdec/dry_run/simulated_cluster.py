@@ -41,7 +41,7 @@ class SimulatedCluster:
         self.services: dict[str, Json] = {}
         self.group: Json | None = None
         self.optional_objects: dict[tuple[str, str], Json] = {}
-        # Other resources are ready, as everything is here.
+        # The other resources are ready, because everything in this cluster succeeds.
         self.peer: Json | None = other_resource(ready=True)
         self.baseline: Json | None = baseline(self.cr)
         self.ever_applied: dict[tuple[str, str], Json] = {}
@@ -269,7 +269,7 @@ def ended_pod_status(message: str, code: int = 0, **terminated: Any) -> Json:
 
 
 def copied(value: Any) -> Any:
-    """A JSON value's own copy; `copy.deepcopy` takes many times as long for it."""
+    """A deep copy of a JSON value; `copy.deepcopy` takes many times as long."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -11,9 +11,10 @@ from specdec.inspect.session import resource
 Json = dict[str, Any]
 Operations = list[Json]
 
-# `managedFields` has this name at the fields that these commands set.
+# The manager in `managedFields` of the fields that these commands set.
 _MANAGER = "specdec-cli"
-# The operator writes the status of a busy resource several times a second.
+# A patch conflicts with each write in between, and the operator writes the status of a busy
+# resource several times a second.
 _ATTEMPTS = 8
 _MODES = {"verification": Verification().mode, "benchmark": Benchmark().mode}
 _ENABLED = {"verification": "Report or Gate", "benchmark": "OnReady"}

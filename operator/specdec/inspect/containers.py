@@ -8,13 +8,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Container:
-    """A run of a container: another one follows each restart.
+    """One run of a container; each restart begins another run.
 
     Attributes:
-        uid: of its pod.
+        uid: the uid of its pod.
         restarts: how many runs were before this one.
         running: False if this run has ended.
-        label: identifies it in output: its pod, and itself if the pod has several containers.
+        label: its name in output: the pod's, then the container's if the pod has several.
     """
 
     namespace: str

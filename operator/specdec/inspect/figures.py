@@ -53,7 +53,7 @@ class SourceFigures:
     """The drafts of one source.
 
     Attributes:
-        share_percent: of all draft tokens.
+        share_percent: the source's share of all draft tokens.
         acceptance_percent: share of its draft tokens that were accepted.
     """
 
@@ -63,7 +63,9 @@ class SourceFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a server does; None if it has no such metric or served no request in between.
+    """What a server does between two readings.
+
+    A figure is None if the server lacks the metric, or served no request between the readings.
 
     Attributes:
         acceptance_percent: share of the draft tokens that were accepted.

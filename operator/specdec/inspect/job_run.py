@@ -31,7 +31,7 @@ async def run(
         report: called with what the Job waits for or does, whenever that changes.
 
     Raises:
-        RefusedError: the Job failed, with its message, or was deleted.
+        RefusedError: the Job failed (the error has its message), or was deleted.
         ClusterError: the API server refused a request.
     """
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]

@@ -117,7 +117,7 @@ class Logs:
                 for run in [run for run, task in streams.items() if task.done()]:
                     streams.pop(run).result()  # raises if the output is closed
                 pods = await self._next_pods()
-            # The last lines of pods that were deleted with the resource.
+            # Wait for the last lines of pods that were deleted with the resource.
             await asyncio.gather(*streams.values())
             return True
         finally:
@@ -126,7 +126,7 @@ class Logs:
             await asyncio.gather(*streams.values(), return_exceptions=True)
 
     async def _pods(self) -> list[Json]:
-        """The selected pods, oldest first; notes why there is none."""
+        """The selected pods, oldest first; if there is no such pod, a note has the reason."""
         await session.resource(self._cluster, self._namespace, self._name)
         children = await self._list()
         pods = self._selected(children)
@@ -173,7 +173,7 @@ class Logs:
                 progress.complete = True
                 self._note_once(f"the log of {container.label} is not included: {error}")
         except Transient:
-            return  # the next list of the pods opens it again
+            return  # after the next list of the pods, the stream is opened again
         else:
             # A running container logs more, even if the API server has ended the response.
             progress.complete = not container.running

@@ -41,7 +41,7 @@ class Request:
     Attributes:
         namespace, claim: of the volume.
         older_than: the age in seconds from which something unused is deleted.
-        delete: without it, nothing is changed.
+        delete: whether to delete; otherwise nothing is changed.
         image: the operator's; empty means that of its Deployment.
         operator_namespace: of that Deployment.
     """
@@ -93,7 +93,7 @@ async def prune(
 
 
 async def _require_quiet(cluster: Cluster, request: Request) -> None:
-    """Refuse to delete while a Job may be writing what no status names yet."""
+    """Raise RefusedError while a Job may be writing directories that no status names yet."""
     for job in await cluster.list("batch/v1", "Job", request.namespace):
         labels = job["spec"]["template"]["metadata"].get("labels", {})
         mine = labels.get(names.CLAIM) == names.claim_label(request.claim)
@@ -156,7 +156,7 @@ async def _run(
 
 
 async def _remove(cluster: Cluster, namespace: str, name: str) -> None:
-    """Delete the Job; without the right to, it disappears some minutes after its end."""
+    """Delete the Job; if the caller may not, the Job disappears some minutes after its end."""
     with contextlib.suppress(Rejected):
         while (job := await cluster.get("batch/v1", "Job", namespace, name)) is not None:
             try:

@@ -38,7 +38,7 @@ _PATTERNS = (
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names are those of credentials, but paths."""
+    """The values of variables with the names of credentials, without values that are paths."""
     return [
         value
         for name, value in environment.items()
@@ -60,7 +60,7 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
-        """Knows the values of variables whose names are those of credentials."""
+        """A redactor that knows the values of variables with the names of credentials."""
         return cls(secret_values(environment))
 
     def text(self, text: str) -> str:

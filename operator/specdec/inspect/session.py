@@ -14,7 +14,7 @@ from specdec.cluster.login import LoginError, Session, as_person
 from specdec.terminal import plain
 
 Json = dict[str, Any]
-# Names to suggest when one does not exist.
+# How many names to suggest if a name does not exist.
 _MAX_SUGGESTIONS = 8
 
 
@@ -24,7 +24,7 @@ async def logged_in(context: str | None = None) -> AsyncIterator[Session]:
 
     Raises:
         BadRequestError: there is no kubeconfig, no such context or no such resource.
-        RefusedError: the API server forbids it to this person.
+        RefusedError: the API server forbids a request to this person.
         UnreachableError: the connection failed or timed out.
     """
     try:

@@ -88,7 +88,11 @@ async def _pod(source: Source, kept: Snapshot, pod: Json) -> None:
 
 
 async def _log(cluster: Cluster, container: Container, *, previous: bool) -> str:
-    """The end of a log. The API server cuts a long one at its end, so fewer lines are read."""
+    """The end of a log.
+
+    The API server limits the bytes of a response and leaves out what follows, which is the log's
+    end. So fewer lines are read until the response is below the limit.
+    """
     lines = LOG_LINES
     place = (container.namespace, container.pod)
     while True:

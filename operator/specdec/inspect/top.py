@@ -20,7 +20,7 @@ from specdec.pipeline.observed import pod_ready
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
-# Every backend of this release answers behind Triton.
+# The port of the metrics is the same for all front ends of this release.
 METRICS_PORT = TRITON.ports[TRITON.metrics]
 _MAX_CONCURRENT = 16
 _SERVERS = f"{names.COMPONENT} in ({', '.join(names.SERVERS.values())})"
@@ -60,7 +60,9 @@ class Row:
 
 
 class Watch:
-    """The serving pods of one SpeculativeModel, of a namespace, or of all with None for both.
+    """The serving pods of one SpeculativeModel, of a namespace, or of the whole cluster.
+
+    Without a name and a namespace, these are the pods of the whole cluster.
 
     Attributes:
         last_error: why the last read returned old rows, in one sentence; None if they are new.

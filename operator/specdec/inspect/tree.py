@@ -19,7 +19,7 @@ from specdec.terminal import ago, grid, plain, row
 Json = dict[str, Any]
 _DONE = frozenset({"Built", "Prebuilt"})
 _WHOLE = frozenset({"key", "name"})
-# Columns of a terminal from which messages have a column of their own.
+# Terminals with at least this many columns show messages in a column of their own.
 _WIDE = 120
 
 
@@ -198,31 +198,26 @@ def _speculation(speculation: Json, now: datetime) -> Table:
     row(table, "measured", f"{_age(shown.get('measuredAt', ''), now)} ago")
     row(table, "draft tokens seen", "yes" if shown.get("active") else "no")
     if "acceptancePercent" in shown:
-        counts = f"{shown['acceptedTokens']} of {shown['draftedTokens']} draft tokens"
-        row(table, "acceptance", f"{shown['acceptancePercent']} % ({counts})")
+        row(table, "acceptance", _acceptance(shown))
     for source in shown.get("sources", []):
-        counts = f"{source['acceptedTokens']} of {source['draftedTokens']} draft tokens"
-        row(
-            table, f"acceptance of {source['name']}", f"{source['acceptancePercent']} % ({counts})"
-        )
+        row(table, f"acceptance of {source['name']}", _acceptance(source))
     if "tokensPerRound" in shown:
         row(table, "tokens per round", shown["tokensPerRound"])
     if "speedupPercent" in shown:
-        row(
-            table,
-            "speed",
-            f"{_multiple(shown['speedupPercent'])} of the target alone, one request at a time",
-        )
+        speed = _multiple(shown["speedupPercent"])
+        row(table, "speed", f"{speed} of the target alone, one request at a time")
     if "matched" in shown:
-        row(
-            table,
-            "answers",
-            f"{shown['matched']} of {shown['prompts']} equal those of the target alone",
-        )
+        equal = f"{shown['matched']} of {shown['prompts']}"
+        row(table, "answers", f"{equal} equal those of the target alone")
     for name in ("divergence", "failure"):
         if name in shown:
             row(table, name, shown[name])
     return table
+
+
+def _acceptance(shown: Json) -> str:
+    counts = f"{shown['acceptedTokens']} of {shown['draftedTokens']} draft tokens"
+    return f"{shown['acceptancePercent']} % ({counts})"
 
 
 def _benchmark(benchmark: Json, now: datetime) -> Table:

@@ -25,7 +25,8 @@ _GZIP = b"\x1f\x8b"
 # Weights hardly compress, and JSON compresses to a tenth. A higher ratio is an attack.
 _RATIO = 50
 _SLACK_BYTES = 64 << 20
-# tarfile reads a header in a single call, whatever length it declares. It reads content in blocks.
+# tarfile reads a header in a single call, whatever length the header declares, and content in
+# blocks.
 _READ_BYTES = 1 << 20
 
 

@@ -39,7 +39,7 @@ def heads(folder: Path) -> dict[str, Any]:
         "vocabSize": optional_number(config, "vocab_size"),
         "layers": optional_number(config, "num_hidden_layers"),
         "parameters": weights.parameters(tensors) or None,
-        # EAGLE-3 heads may be narrower than the target, and draft from fewer tokens.
+        # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
         "targetHiddenSize": optional_number(config, "target_hidden_size"),
         "draftVocabSize": optional_number(config, "draft_vocab_size"),
     }
@@ -63,7 +63,8 @@ def engine(folder: Path) -> dict[str, Any]:
     """The facts of a prebuilt engine, read from its config.json.
 
     Raises:
-        JobError: CheckpointCorrupt: no configuration, or its files do not match its ranks.
+        JobError: CheckpointCorrupt: no configuration, or the rank files do not match the
+            ranks that it states.
     """
     config = checkpoint_config.read(folder, "config.json")
     model, build = section(config, "pretrained_config"), section(config, "build_config")
@@ -101,9 +102,11 @@ def engine(folder: Path) -> dict[str, Any]:
 
 
 def draft_length(model: Config, build: Config) -> int:
-    """Draft tokens of a step that an engine is built for, by the sections of its config.json.
+    """The number of draft tokens of a step that an engine is built for.
 
-    `trtllm-build` writes them as they are given, to the model of the heads, or as beams.
+    `trtllm-build` writes the number into one of three places of config.json: as given into the
+    build section, with heads into the model section, and with ReDrafter as beams and tokens per
+    beam.
     """
     beams, per_beam, own, built = (
         optional_number(part, name) or 0

@@ -38,7 +38,8 @@ class ArtifactKind(Enum):
     def includes(self, name: str) -> bool:
         """Whether a file at the root of a source belongs to this kind.
 
-        Names come from untrusted servers: a hidden name, a path or control characters exclude it.
+        Names come from untrusted servers. A hidden name, a path or a name with control characters
+        is excluded.
         """
         if name.startswith(".") or "/" in name or not name.isprintable():
             return False

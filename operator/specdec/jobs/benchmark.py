@@ -41,8 +41,8 @@ def benchmark(plan: Json, root: Path) -> Json:
     """Measure, write the report below `root`, and return the fields of `status.benchmark`.
 
     Raises:
-        JobError: ErrorRateHigh with the summary beside it, ServerUnreachable, PromptsInvalid,
-            SecretMissing or BenchmarkFailed.
+        JobError: ErrorRateHigh (with the summary as partial result), ServerUnreachable,
+            PromptsInvalid, SecretMissing or BenchmarkFailed.
     """
     file = Path(plan["prompts"]) if "prompts" in plan else None
     texts = measurement_common.prompts(

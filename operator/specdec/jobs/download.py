@@ -1,8 +1,8 @@
 """Download the files of a remote source, with resume, verification and limits.
 
 The sources (`hugging_face`, `oci`, `ngc`, `object_store`) implement `Remote` and call `transfer`.
-A file is written to `.NAME.part` and renamed once its length matches, and its digest where the
-source states one. A killed Job leaves its partial files, and the next Job requests the missing
+A file is written to `.NAME.part`. It is renamed once its length matches, and also its digest if
+the source states one. A killed Job leaves its partial files, and the next Job requests the missing
 bytes.
 """
 

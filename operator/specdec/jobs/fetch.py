@@ -120,7 +120,7 @@ def _from_remote(
 ) -> Fetched:
     with sources.remote(role, kind, source, proxy) as remote:
         listing = _listing(remote, role)
-        # The kind selects the files, so another kind of the same source is another directory.
+        # The kind selects the files, so each kind of a source has its own directory.
         suffix = [] if kind is ArtifactKind.CHECKPOINT else [kind.name]
         key = names.digest([*listing.identity, *suffix])[:32]
         with volume.locked(checkpoints / f".lock-{key}"):
@@ -197,7 +197,7 @@ def _complete(
     try:
         facts = inspect(scratch, kind)
     except JobError:
-        # The next Job fetches a corrupt checkpoint from the start.
+        # Remove a corrupt checkpoint, so that the next Job fetches it from the start.
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     files, size = manifests.describe(volume.files(scratch, kind)), volume.size(scratch, kind)

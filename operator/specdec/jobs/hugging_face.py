@@ -1,8 +1,8 @@
 """Fetch a checkpoint from a Hugging Face hub or a mirror of it.
 
-`sources` calls `open_source`; the `Repository` it returns implements `download.Remote`: `resolve`
-turns a revision into a commit and its files, `download` fetches the files that are missing. The
-token is sent to the hub alone, never to a host that a redirect names.
+`sources` calls `open_source`. The `Repository` it returns implements `download.Remote`. `resolve`
+turns a revision into a commit and its files, and `download` fetches the files that are missing.
+The token is sent to the hub alone, never to a host that a redirect names.
 """
 
 from collections.abc import Generator, Iterator

@@ -18,7 +18,7 @@ from specdec.jobs.result import JobError
 
 Folder = dict[str, Any]
 """A directory that servers read: a name for messages (`what`), its `path` below the volume, its
-`files`, and whether it may contain no other file (`exact`)."""
+`files`, and whether any other file in it is an error (`exact`)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Fol
     Args:
         expected: the engines and checkpoints that the operator expects.
         root: of the volume.
-        content: read every file; otherwise read only files modified after their list was written.
+        content: read every file; otherwise read only files modified after their manifest was
+            written.
 
     Raises:
         JobError: CheckpointMissing, CheckpointDamaged, EngineMissing or EngineDamaged, naming role

@@ -1,8 +1,8 @@
 """Read and write manifests: lists of a directory's files with their sizes and SHA-256.
 
 A build writes the manifest of an engine, and `fetch` that of a checkpoint. `integrity` compares
-the directories with them. `publish` writes another manifest, with modification times, of
-everything that servers read; a server compares its volume with that one at start
+the directories with these manifests. `publish` writes one more manifest, with modification times,
+of everything that servers read. A server compares its volume with this last manifest at start
 (`payload/serving/check_volume.py`).
 """
 
@@ -35,12 +35,12 @@ def describe(paths: Iterable[Path]) -> Files:
 
 
 def digest(files: Files) -> str:
-    """The digest of the directory that has these files: `volume.digest`."""
+    """The digest of the directory that has these files, as `volume.digest` computes it."""
     return volume.combined({name: entry["sha256"] for name, entry in files.items()})
 
 
 def checkpoint_manifest(folder: Path) -> Path:
-    """The manifest of a checkpoint. It is beside the directory, which the digest covers."""
+    """The manifest of a checkpoint, beside its directory: the digest covers every file inside."""
     return folder.with_name(f".manifest-{folder.name}.json")
 
 
@@ -110,7 +110,7 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _verified(folder: Path, files: Files, written: int, *, content: bool) -> Files:
-    """The entries with modification times, once the directory matches them.
+    """Compare a directory with its entries, and return them with modification times.
 
     Files modified after the manifest was written are read, even without `content`.
     """

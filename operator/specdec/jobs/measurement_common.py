@@ -1,6 +1,7 @@
-"""Shared by the verification and the benchmark Job: connection, prompts and error conversion.
+"""Shared by the Jobs that measure a server: connection, prompts and error conversion.
 
-`verify` and `benchmark` call it. Every function raises only `JobError`, with a documented reason.
+`verify`, `benchmark` and `throughput` call it. Every function raises only `JobError`, with a
+documented reason.
 """
 
 from collections.abc import Mapping

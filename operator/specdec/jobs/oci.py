@@ -94,7 +94,7 @@ class Artifact:
         return digest, manifest
 
     def _file(self, layer: Mapping[str, Any]) -> RemoteFile | None:
-        """The file of a layer, an archive under `.blobs/`; None if the layer is not needed."""
+        """The file of a layer, under `.blobs/` for an archive; None if the layer is not needed."""
         digest, size = str(layer.get("digest", "")), layer.get("size")
         algorithm, _, digits = digest.partition(":")
         is_sha256 = algorithm == "sha256" and len(digits) == 64 and digits.isalnum()

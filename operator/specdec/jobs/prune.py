@@ -1,8 +1,8 @@
 """List or delete what no resource on the volume uses: `python -m specdec.jobs.prune --keep JSON`.
 
 `specdec prune` and the operator run this program in a Job. Checkpoints, engines and repositories
-are directories with a content hash as name, so what is deleted too much is downloaded or built
-again.
+are directories with a content hash as name. If a deleted directory is needed again, the operator
+downloads or builds it again.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> dict[str, Any]:
         older = options.older_than if options.delete else None
-        # In this time the operator cancels the Job if a resource has changed.
+        # During this delay the operator cancels the Job if a resource has changed.
         time.sleep(options.delay)
         items = list(prune(options.volume, options.keep, older, options.only))
         deleted = [item.bytes for item in items if item.deleted]
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 def prune(
     root: Path, keep: Keep, older_than: float | None = None, only: Keep | None = None
 ) -> Iterator[Item]:
-    """Each directory, printed as a line of JSON once it is dealt with.
+    """Yield each directory, deleted if due and printed as a line of JSON.
 
     Args:
         root: of the volume.
@@ -120,7 +120,7 @@ def _listed(root: Path, repository: str) -> set[tuple[str, str]]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The complete directories; others have names with a dot."""
+    """The complete directories; names of incomplete ones begin with a dot."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -135,7 +135,7 @@ def _item(folder: Path, used: set[tuple[str, str]]) -> Item:
 
 
 def _delete_remains(root: Path) -> None:
-    """Delete directories that a Job set aside to delete, and that outlived it."""
+    """Delete directories that a Job set aside for deletion but did not delete before it ended."""
     for kind in KINDS:
         for folder in (root / kind).glob(volume.set_aside("*")):
             shutil.rmtree(folder, ignore_errors=True)

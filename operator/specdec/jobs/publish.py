@@ -196,8 +196,8 @@ def _check(engine: Mapping[str, Any], config: Mapping[str, Any]) -> None:
 def _check_room(engine: Mapping[str, Any], longest: int, drafts: int) -> None:
     """Check that sequences reach the user's limit.
 
-    The executor keeps the draft length free at the end of a sequence, and only logs that an answer
-    is shorter for it.
+    The executor keeps the draft length free at the end of a sequence. If an answer is shorter for
+    this reason, the executor only logs it.
     """
     limit = engine["minSeqLen"]
     if longest - drafts < limit:

@@ -1,8 +1,8 @@
 """Load a served model: `python -m specdec.jobs.throughput --plan JSON`.
 
-The Job of `specdec certify` runs this program beside the service. It sends the same greedy prompts
-to every kind of service, at several numbers of concurrent clients, so that services of different
-resources can be compared. The answers are returned as digests, for the same reason.
+The Job of `specdec certify` runs this program beside the service. It sends the same prompts, with
+greedy decoding, to every kind of service, at several numbers of concurrent clients. It returns the
+answers as digests. Speed and answers of different resources can therefore be compared.
 """
 
 import argparse
@@ -68,7 +68,7 @@ class Plan:
 
 @dataclass
 class _Level:
-    """The requests of one number of clients.
+    """The results of the requests at one number of clients.
 
     Attributes:
         seconds: of each answered request.
@@ -104,7 +104,8 @@ async def measured(plan: Plan) -> Json:
         async with Server(target) as server:
             engine, path = EngineModel(server), _path(plan, server)
             await path.check()
-            # Before any clock runs: it warms the server up, and counts the tokens of each answer.
+            # This runs before any clock. It warms up the server, and counts the tokens of each
+            # answer.
             tokens = await _token_counts(engine, prompts, plan.output_tokens)
             answers = [await path.answer(prompt, plan.output_tokens) for prompt in prompts]
             progress("compare", 30)

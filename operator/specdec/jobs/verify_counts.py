@@ -1,7 +1,7 @@
 """Count the draft tokens of a server whose engine drafts by itself, for the verification Job.
 
-Its front end takes and gives text, and reports draft tokens with each answer. No request turns
-drafts off, so there is no answer of the target alone to compare with.
+The server's front end takes and returns text, and reports draft tokens with each answer. No
+request can turn drafting off, so there is no answer of the target alone to compare with.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def answers(
     Args:
         connection: to the server.
         entries: the prompts.
-        max_tokens: limit of a prompt without its own.
+        max_tokens: for prompts that have no limit of their own.
         options: further fields of each `Request`.
 
     Raises:

@@ -1,7 +1,7 @@
 """Count the draft tokens of a server with the OpenAI API, for the verification Job.
 
-Its answers have no counts. So the Job reads the server's metrics before and after its requests.
-Requests of other clients in that time count too.
+The server's answers have no counts. So the Job reads the server's metrics before and after its
+requests. Requests of other clients in that time count too.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def counted(
         connection: of the server; the path of the OpenAI API is added.
         metrics: `host:port` of the server's metrics; None if several servers answer there.
         entries: the prompts.
-        max_tokens: limit of a prompt without its own.
+        max_tokens: for prompts that have no limit of their own.
 
     Raises:
         JobError: no prompt has an answer.
@@ -60,7 +60,7 @@ def _counts(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
 
 
 def _read(metrics: str | None) -> Mapping[str, float] | None:
-    """All samples of the page; None without one."""
+    """All samples of the metrics page; None without an address, or if it cannot be read."""
     if metrics is None:
         return None
     try:

@@ -79,7 +79,7 @@ def settle(scratch: Path, final: Path) -> None:
 
 
 def set_aside(name: str) -> str:
-    """The name of a directory (name) while it is removed."""
+    """The temporary name of directory `name` while it is being removed."""
     return f".{name}.damaged"
 
 

@@ -57,12 +57,12 @@ async def _serve(options: argparse.Namespace) -> None:
     )
     connection = Connection(options.url, options.timeout_seconds)
     try:
-        # In a repository of the LLM API, this name is that of its one model.
+        # In a repository of the LLM API, the only model has the name `TARGET`.
         client = LlmApi if settings.model == TARGET else Triton
         async with client(connection, settings.model) as triton:
             endpoint = Endpoint(settings, triton, templates)
-            # What exists now lives as long as the process. To search it for garbage would stop all
-            # streams for 20 ms.
+            # Objects that exist now live as long as the process. A search for garbage among them
+            # would stop all streams for 20 ms.
             gc.collect()
             gc.freeze()
             await _Server(_config(options, endpoint), endpoint).serve()
@@ -99,8 +99,8 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self._endpoint.draining = True
         super().handle_exit(sig, frame)
-        # uvicorn raises captured signals again after it has stopped, for the exit status of a
-        # shell. Without this one, the exit code after SIGTERM is 0.
+        # After uvicorn has stopped, it raises captured signals again, so that a shell gets their
+        # exit status. Without SIGTERM among them, the exit code is 0.
         if sig == signal.SIGTERM:
             self._captured_signals.clear()
 

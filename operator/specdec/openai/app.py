@@ -114,7 +114,7 @@ class Endpoint:
     async def _generate(
         self, request: Request, prepare: Callable[[bytes, Served], Awaitable[Task]]
     ) -> Response:
-        """Admit a request, and hand it to an exchange, which releases its place."""
+        """Admit a request, and hand it to an exchange, which calls `_leave` at its end."""
         # A route also matches its path with a line break behind it.
         limits, path = self.settings.limits, request.scope["path"].rstrip()
         if self._in_flight >= limits.in_flight:

@@ -109,7 +109,7 @@ class Assembly:
 
 
 def _through(parser: Parser, events: list[Event]) -> list[Event]:
-    """The events in which the parser's events replace each `Content`."""
+    """The events, with each `Content` replaced by what the parser makes of its text."""
     result: list[Event] = []
     for event in events:
         result += parser.feed(event.text) if isinstance(event, Content) else [event]

@@ -61,7 +61,7 @@ def _invalid(error: ErrorDetails, body: dict[str, Any]) -> ApiError:
 
 
 def _path(error: ErrorDetails, body: Any) -> list[str]:
-    """The keys of an invalid value; pydantic adds the names of types to them."""
+    """The keys that lead to an invalid value, without the names of types that pydantic adds."""
     keys = []
     for part in error["loc"]:
         is_key = isinstance(body, dict) and part in body

@@ -26,7 +26,7 @@ class ChatFormat:
 
     Attributes:
         template: Jinja's source; None if the checkpoint has none.
-        tool_template: used instead if a request has tools; None if there is only one.
+        tool_template: used instead if a request has tools; None if there is only one template.
         tokens: texts of special tokens by their names, as templates read them.
         first_token: text of the token with which the tokenizer begins every prompt, or empty.
     """
@@ -84,7 +84,7 @@ def _templates(folder: Path, config: Mapping[str, Any], file: Path | None) -> di
 
 
 def _token(value: Any) -> str:
-    """A token is a text, or an object with its text."""
+    """The text of a token, which is written as a text, or as an object with a text."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else ""

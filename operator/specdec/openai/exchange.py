@@ -165,7 +165,7 @@ class Exchange(Response):
         count: "asyncio.Future[int | None] | None",
         send: Send,
     ) -> None:
-        """Send each piece when it arrives. An error before the first one has a status of HTTP."""
+        """Send each piece when it arrives. An error before the first sets the HTTP status."""
         task, assembly = self._task, self._assembly
         async for piece in pieces:
             text = self._encoded(encoder, piece)
@@ -189,7 +189,7 @@ class Exchange(Response):
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _direct(self, encoder: Pieces, piece: Piece) -> bool:
-        """Send a piece in the callback that received it, if nothing has to wait."""
+        """Send a piece in the callback that received it, if this is possible without waiting."""
         body = self._body
         if not self._started or body is None or not body.is_writable:
             return False
@@ -203,7 +203,7 @@ class Exchange(Response):
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
 
     async def _failed(self, error: ApiError, send: Send) -> None:
-        """Raise an error as a response, or end the stream with it."""
+        """Raise an error if no response has started; otherwise end the stream with it."""
         if not self._started:
             raise error
         if self._task.stream:
@@ -216,9 +216,9 @@ class Exchange(Response):
             self._assembly.totals.prompt_tokens = tokens
 
     def _is_over(self) -> bool:
-        """A stop string has ended the answer, and the model does not end it itself.
+        """A stop string has ended the answer, and the model may continue the answer.
 
-        The BLS ends it in the same step. An ensemble compares token ids and may continue.
+        The BLS ends the answer in the same step. An ensemble compares token ids and may continue.
         """
         return self._assembly.stopped and self._owner.settings.model != BLS
 
@@ -227,7 +227,7 @@ class Exchange(Response):
         return self._assembly.add(piece.text)
 
     def _encoded(self, encoder: Pieces, piece: Piece) -> str:
-        """The events of a piece; the first has its log probabilities."""
+        """The events of a piece; the first event has the piece's log probabilities."""
         if self._is_plain:
             self._assembly.count(piece)
             return encoder.text(piece.text) if piece.text else ""

@@ -1,9 +1,9 @@
 """A gRPC channel for streams of one request: HTTP/2 on asyncio, without gRPC's own threads.
 
-gRPC's Python library needs 140 µs of processor time for each message that it reads, because each
-wakes a thread that wakes the event loop. This channel needs less than half. It has what the
-endpoint uses: streams with one request and many responses, status, cancellation, flow control, and
-a new connection when the server ends the old one (`GOAWAY`).
+gRPC's Python library needs 140 µs of processor time for each message that it reads: the message
+wakes a thread, and the thread wakes the event loop. This channel needs less than half. It has what
+the endpoint uses: streams with one request and many responses, status, cancellation, flow control,
+and a new connection when the server ends the old one (`GOAWAY`).
 """
 
 import asyncio

@@ -37,8 +37,8 @@ class Connection(asyncio.Protocol):
             validate_outbound_headers=False,
         )
         self._h2 = h2.connection.H2Connection(config)
-        # These are initial values. A changed value would count from now, but h2 would send it only
-        # with a later change.
+        # Set these as initial values. h2 would apply a changed value at once, but send it to the
+        # server only with a later change.
         self._h2.local_settings = h2.settings.Settings(
             client=True,
             initial_values={
@@ -67,10 +67,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split the bytes into frames.
 
-        Most frames are ordinary DATA frames, which go to their streams directly. In the state of
-        h2 they would change only windows, which this class acknowledges itself (ADR 0138). The
-        others take h2 longer than all else that a first piece needs here. So frames that arrive
-        with a piece wait until its reader has sent it.
+        Most frames are ordinary DATA frames, which go to their streams directly. In h2 they would
+        change only windows, which this class acknowledges itself (ADR 0138). h2 needs more time
+        for the other frames than this class needs for everything else of a first piece. So other
+        frames that arrive with a piece wait until the piece's reader has sent it.
         """
         self._handle_other_frames()
         data = self._received + data if self._received else data
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
             frame.parse_body(data[_HEAD.size :])
             self._unacknowledged += frame.flow_controlled_length
         elif isinstance(frame, GoAwayFrame):
-            # h2 would end all streams. Those that the server accepted go on (RFC 9113, 6.8);
+            # h2 would end all streams, but streams that the server accepted go on (RFC 9113, 6.8).
             # Triton sends this frame to every connection that reaches its maximum age.
             frame.parse_body(data[_HEAD.size :])
             self._retire(frame.last_stream_id)

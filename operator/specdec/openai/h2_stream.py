@@ -42,8 +42,8 @@ class Stream:
     """One call: `read` returns the messages of the server.
 
     Attributes:
-        direct: gets a message in the callback that reads the socket, if a reader waits for it, and
-            returns whether it used the message. The reader gets the messages that it did not use.
+        direct: called with a message, in the callback that reads the socket, if a reader waits for
+            the message. It returns whether it used the message. The reader gets unused messages.
     """
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -127,8 +127,8 @@ class Stream:
     def _is_used(self, message: bytes) -> bool:
         """Whether `direct` used a message.
 
-        A reader that does not wait, or that has messages, is still busy with an earlier one, which
-        must not be overtaken.
+        A reader that does not wait, or that has messages, is still busy with an earlier message. A
+        later message must not overtake it.
         """
         direct, waiter = self.direct, self._waiter
         if direct is None or waiter is None or waiter.done() or self._messages:

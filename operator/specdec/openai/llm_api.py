@@ -20,7 +20,7 @@ from specdec.openai.errors import unavailable
 from specdec.openai.request import Served
 from specdec.openai.triton import DEFAULT, Options, Triton
 
-# Inputs of the LLM API's model by those of `Request`.
+# Input names of the LLM API's model, by the names that `Request` uses.
 _INPUTS: Mapping[str, str] = {
     name: own_name(name)
     for name in (
@@ -62,11 +62,11 @@ class LlmApi(Triton):
 
     @override
     def tensors(self, request: Request, served: Served) -> Tensors:
-        """The request by the model's names, as arrays of shape [n]: it takes one prompt."""
+        """The request by the model's names, as arrays of shape [n]: the model takes one prompt."""
         ours = request.tensors(served.inputs)
         if request.stream:
-            # The server would end a text at a stop string, and the text could be shorter than the
-            # one of the response before. So the endpoint ends the answer itself.
+            # The server would cut a text at a stop string, so a text could be shorter than that of
+            # the previous response. Therefore the endpoint ends the answer itself.
             ours.pop("stop_words", None)
         named = {_INPUTS[name]: array.reshape(-1) for name, array in ours.items()}
         return {**named, "return_finish_reason": np.array([True])}

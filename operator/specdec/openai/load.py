@@ -38,7 +38,7 @@ class Load:
 
 
 async def read(url: str, model: str, in_flight: int) -> Load | None:
-    """The load of the server whose metrics are at `url` (`host:port`); None if it gives none."""
+    """The load of the server whose metrics are at `url` (`host:port`); None without metrics."""
     try:
         page = await asyncio.to_thread(_page, url)
         return load(page, model, in_flight)
@@ -56,7 +56,7 @@ def load(page: str, model: str, in_flight: int) -> Load:
         page: of Triton's metrics port.
         model: the Triton model that the endpoint sends requests to.
         in_flight: requests that the endpoint answers. If the server reports no number of running
-            requests, they are those of `in_flight` that do not wait.
+            requests, the requests of `in_flight` that do not wait count as running.
 
     Raises:
         ValueError: a value is not a number.

@@ -1,10 +1,10 @@
 """Read pieces from the messages of streams.
 
 The messages for requests of the same outputs differ in their values only. The bytes before the
-values (the names of model and outputs, types and shapes) are those of the message before. So the
-first message is parsed whole, and later ones that begin with the same bytes are read without
-protobuf. This runs much less code, and the processor's caches no longer hold the code when a piece
-arrives (ADR 0142). Every other message is parsed whole.
+values (the names of model and outputs, types and shapes) equal those of the previous message. So
+the first message is parsed whole. Later messages that begin with the same bytes are read without
+protobuf, which runs much less code. This matters, because the processor's caches no longer hold
+the code when a piece arrives (ADR 0142). Every other message is parsed whole.
 """
 
 import struct
@@ -25,9 +25,10 @@ REASON, _REASONS = "finish_reason", ("stop", "length")
 _FINAL = "triton_final_response"
 parse = service_pb2.ModelStreamInferResponse.FromString
 _NUMBER = struct.Struct("<i").unpack_from
-# Tags (protobuf): field 2 of the message, the response; field 6 of that, the bytes of an output.
+# Tags of protobuf: the response is field 2 of the message, and the bytes of an output are field 6
+# of the response.
 _RESPONSE, _CONTENTS = 0x12, 0x32
-# A length has 7 bits in each byte, and the highest bit if a further byte follows.
+# Each byte holds 7 bits of a length. Its highest bit is set if a further byte follows.
 _MORE, _LOW = 0x80, 0x7F
 
 
@@ -111,7 +112,7 @@ def _names(response: Any) -> list[str]:
 
 
 def _start(data: bytes) -> int:
-    """Where the response begins in a message with nothing else; 0 if there may be more."""
+    """Where the response begins in a message that has nothing else; 0 if it may have more."""
     size = len(data)
     if size < 3 or data[0] != _RESPONSE:
         return 0

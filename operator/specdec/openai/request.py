@@ -100,8 +100,8 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
             max_tokens=limit,
             draft_tokens=body.num_draft_tokens,
             stream=stream,
-            # TensorRT-LLM before 1.2 reports no counts, but a probability for each token: these
-            # are counted.
+            # TensorRT-LLM before 1.2 reports no counts, but a probability for each token. Then the
+            # probabilities are counted.
             log_probs=log_probs or (not served.counts and "return_log_probs" in served.inputs),
             token_counts=served.counts,
             stop_words=stop,
@@ -270,6 +270,6 @@ def _sampling(body: Common) -> dict[str, Any]:
 
 
 def _single(value: float) -> float:
-    """The number in the 32 bits in which a server gets it."""
+    """The number rounded to 32 bits, as a server gets it."""
     result: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return result

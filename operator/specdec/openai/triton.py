@@ -52,8 +52,8 @@ class Options:
 
     Attributes:
         histogram: pieces have the histogram of acceptance, if the server has it.
-        direct: may get a piece at once while the generator waits for it, and returns whether it
-            used the piece. The generator yields the pieces that it did not use.
+        direct: may be called with a piece at once, while the generator waits for the piece. It
+            returns whether it used the piece. The generator yields unused pieces.
     """
 
     histogram: bool = False

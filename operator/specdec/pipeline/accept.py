@@ -79,9 +79,10 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 
 
 def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
-    """The image's Triton release and the release that fixes its vulnerabilities; None without any.
+    """The image's Triton release, and the release that fixes its known vulnerabilities.
 
-    A server behind a proxy is no tritonserver, so it has none of them.
+    None if the image has no known vulnerability. A server behind a proxy is not a tritonserver, so
+    it has none of them.
     """
     return None if front(model).proxy else exposed(model.spec.runtime.backend, image)
 

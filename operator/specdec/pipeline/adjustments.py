@@ -13,8 +13,8 @@ from specdec.pipeline.stage import POLL
 def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
     """The decision with Available=False while the given children replace their pods.
 
-    The pipeline judged the pods from before this change. Without this function the new generation
-    would be reported as available until the next event.
+    The pipeline judged the pods as they were before the children changed. Without this function,
+    the new generation would be reported as available until the next event.
     """
     available = next((c for c in decision.conditions if c.type == Type.AVAILABLE), None)
     if not children or available is None or available.status != "True":
@@ -34,7 +34,7 @@ def with_condition(decision: Decision, condition: Condition) -> Decision:
 
 
 def with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
-    """All conditions and Ready=False, with the reason of the first one that is not satisfied."""
+    """All conditions and Ready=False, with the reason of the first condition that blocks Ready."""
     complete = summary.complete(stages)
     first = next(c for c in complete if summary.holds_back(c))
     return (*complete, Condition(Type.READY, "False", first.reason, first.message))

@@ -1,6 +1,7 @@
-"""The containers of a pod: their statuses, the secondary ones, and why memory ended one.
+"""The containers of a pod: their statuses, which are secondary, and why memory ended one.
 
-Init containers of our pods are sidecars: those of the resource, and those that a mesh adds.
+All init containers of our pods are sidecars. The resource defines some of them, and a service mesh
+may add others.
 """
 
 import re
@@ -11,7 +12,8 @@ from specdec.desired import openai, proxy
 from specdec.pipeline.observed import Object
 
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
-# The field of a container's resources: by the component of its pod, or by its own name.
+# The spec field that sets a container's resources. The key is the component of its pod, or the
+# container's own name.
 _RESOURCES = {"engine": "spec.build.resources", "server": "spec.serving.resources"}
 _RESOURCES[openai.CONTAINER] = "spec.serving.openAI.resources"
 

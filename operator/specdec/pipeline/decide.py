@@ -84,7 +84,7 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
 
 
 def _previous_revision(context: Context) -> Outcome:
-    """Keep the live revision served while the chain is stopped: judge, scale and route to it."""
+    """Judge the live revision, scale it and apply its Services while the chain is stopped."""
     if not workload.exists(context.observed):
         return Outcome((), context.facts, proceed=False)
     condition = workload.available(context)

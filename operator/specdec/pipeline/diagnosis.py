@@ -13,7 +13,7 @@ from specdec.pipeline import containers, server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
 
-# The end of a container's message that a condition quotes.
+# How many characters from the end of a container's message a condition quotes.
 MOST_CHARACTERS = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -188,7 +188,7 @@ def stuck_rollout(deployment: Object) -> Cause | None:
 
 
 def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
-    """When a pod's server last ended by itself before it was ready, and within its budget."""
+    """When a pod's server last ended by itself, before it was ready and within its budget."""
     for status in containers.statuses(pod):
         states = (status.get("state", {}), status.get("lastState", {}))
         end = next((s["terminated"] for s in states if "terminated" in s), None)

@@ -9,7 +9,7 @@ from specdec.api.reasons import AvailableReason
 from specdec.pipeline.observed import Object, pod_ready
 from specdec.pipeline.stage import Context
 
-# A Service may list a pod this long after the pod has become ready.
+# A Service may need this long to list a pod that has become ready.
 _LAG = timedelta(seconds=10)
 
 

@@ -74,8 +74,8 @@ def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
 def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:
     """Fetch Jobs to delete: running Jobs of other sources.
 
-    When the result is known, also complete Jobs of other sources, and a running Job of the
-    desired ones.
+    Once the result is known, ended Jobs of other sources and a running Job of the desired sources
+    are deleted too.
     """
     model, observed = context.model, context.observed
     running = [n for n in job.unfinished(observed, model, "fetch") if n != name or done]

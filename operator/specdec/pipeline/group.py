@@ -65,7 +65,7 @@ def _server(context: Context) -> Server:
         return Server(title, "target", None)
     status, pods = live.get("status", {}), _pods(context)
     counts = [status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")]
-    # The controller does not report which generation its counts are of. While a pod of another
+    # The controller does not report to which generation its counts belong. While a pod of another
     # revision exists, the counts may still be those of the previous generation.
     updated = all(readiness.of_revision(pod, actual.repository) for pod in pods)
     return Server(

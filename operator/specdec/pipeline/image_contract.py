@@ -1,6 +1,7 @@
-"""What build Jobs read in the server's image and compared with its release of TensorRT-LLM.
+"""The image contract: what build Jobs read in the server's image.
 
-The status stores it, and the repository uses it.
+The Jobs compared it with the image's release of TensorRT-LLM. The status stores the contract, and
+the repository uses it.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,7 @@ def warning(contract: ImageContract | None) -> str:
 
 
 def shown(context: Context, contract: ImageContract | None) -> dict[str, Any]:
-    """The contract as the status has it, with the image; empty where it is not known."""
+    """The contract as the status has it, with the image; empty where no contract is known."""
     return {} if contract is None else {"image": context.facts.image, **contract.shown()}
 
 

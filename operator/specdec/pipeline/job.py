@@ -60,7 +60,7 @@ class Task(Generic[R]):
         suspended: the message while `spec.suspend` is true.
         remembered: the result of an earlier Job, from the resource's status.
         waits_for: what the Job's creation waits for; empty if it waits for nothing.
-        obstacle: why the Job is not created, though it waits for nothing.
+        obstacle: why the Job cannot be created; reported once it waits for nothing.
         inputs: objects that the Job's pods mount.
         membership: the owner reference and label that add this resource to a Job that another
             resource created; None where Jobs are not shared.
@@ -132,7 +132,7 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
 
 
 def _waits_for_prune(context: Context, live: LiveJob, desired: Object) -> bool:
-    """Whether a Job that fills the volume, or its result, has to wait for a prune to end.
+    """Whether a prune has to end before a Job that fills the volume starts, or its result counts.
 
     The prune might delete what the Job is about to use again.
     """
@@ -203,7 +203,7 @@ def find(observed: Observed, name: str) -> LiveJob:
 def _failed_for_good(job: Object, pod: Object) -> bool:
     """Whether a pod ended with an exit code that fails its Job without another attempt.
 
-    The Job's own condition follows some moments later; until then it would seem to run.
+    The Job's own condition follows some moments later; until then the Job would seem to run.
     """
     rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
     final = [rule["onExitCodes"]["values"] for rule in rules if rule["action"] == "FailJob"]

@@ -19,9 +19,9 @@ def network(context: Context) -> Outcome:
 def services(context: Context, roles: Iterable[str]) -> Outcome:
     """Apply the Services of these roles and the optional objects; delete Services without pods.
 
-    The Services are applied before the optional objects: an annotation of the target's Service
-    lists their kinds, so that later reconciles read these kinds and delete what is no longer
-    desired.
+    An annotation of the target's Service lists the kinds of the optional objects. Later reconciles
+    read these kinds and delete what is no longer desired. So the Services are applied before the
+    optional objects.
     """
     model, observed = context.model, context.observed
     roles, optional = tuple(roles), optional_objects.optional_objects(context)

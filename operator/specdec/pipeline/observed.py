@@ -49,9 +49,9 @@ class Observed:
         deployments: Deployments by the role that they serve.
         services: Services by name.
         endpoints: the number of ready addresses of each Service.
-        logs: the last lines of logs. The key is the pod's name for running build and fetch pods
-            and for the certificate sidecar of a server, and `server_log` for a server that is not
-            ready.
+        logs: the last lines of logs. The key is the pod's name for running build and fetch pods,
+            and for the certificate sidecar of a server. For a server that is not ready, it is
+            `server_log`.
         crashes: the end of the log of each server that ended, by pod name.
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.

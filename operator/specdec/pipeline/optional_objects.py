@@ -12,8 +12,8 @@ from specdec.pipeline import traffic_split
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 
-# Seconds. The operator polls, because it does not always watch kinds that are installed after it
-# has started.
+# Seconds. The operator polls, because it does not always watch kinds that are installed after its
+# own start.
 UNKNOWN_REQUEUE = 10.0
 
 

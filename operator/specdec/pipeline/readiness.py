@@ -164,7 +164,7 @@ def _silent(pod: Object) -> Cause | None:
 
 
 def _waits(pod: Object) -> Cause | None:
-    """Which sidecar keeps a pod from being ready, if its server does not."""
+    """Which sidecar keeps a pod from being ready; None while the server itself is not ready."""
     name = pod["metadata"]["name"]
     loading = any(
         "running" in status.get("state", {}) and not status.get("ready")

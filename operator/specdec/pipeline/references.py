@@ -1,6 +1,6 @@
 """What resources use on a claim: the names of checkpoints, engines and repositories.
 
-A resource uses the names in its status, with the history there, and the repositories that its live
+A resource uses the names in its status, including the history, and the repositories that its live
 servers serve. It also uses the directories that the manifests of these repositories list. Only a
 Job can read the manifests.
 """
@@ -63,7 +63,7 @@ def keep(bodies: Iterable[Object], servers: Iterable[Object], claim: str) -> Kee
     Args:
         bodies: the resources of the claim's namespace.
         servers: the live workloads of that namespace, which may serve an earlier repository.
-        claim: of the volume.
+        claim: the name of the claim whose directories are kept.
     """
     used: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for body in bodies:

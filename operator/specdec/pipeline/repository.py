@@ -17,7 +17,8 @@ from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.triton.repository import Plan, libraries, render
 
-# Seconds. A server that finds damaged files as it starts causes no watch event.
+# Seconds. The operator polls, because a server that finds damaged files at its start causes no
+# watch event.
 _CHECK = 30.0
 
 

@@ -28,7 +28,8 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 # Seconds until other resources are read again: their changes queue no reconcile of this one.
 _CHECK = 30.0
-# The reconcile that finds unused names has not read the other resources yet.
+# Seconds until the other resources are read. The reconcile that finds unused names has not read
+# them yet.
 _AT_ONCE = 1.0
 # More names than this stay on the volume, until somebody runs `specdec prune`.
 _MOST_NAMES = 100
@@ -76,10 +77,10 @@ def recorded(
 def _with_served(
     history: list[dict[str, Any]], status: Mapping[str, Any], conditions: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """The history with the revision that serves in front.
+    """The history, with the serving revision as its first entry.
 
-    Only a complete rollout counts: before that, the status names the checkpoints and engines of
-    the next revision beside the one that serves.
+    Only a complete rollout counts. Before that, the status combines the serving revision with the
+    checkpoints and engines of the next one.
     """
     serving = status.get("serving", {})
     revision = serving.get("revision")
@@ -105,7 +106,7 @@ def retention(context: Context, status: Mapping[str, Any], ready: Condition) -> 
     """Delete what is unused once no resource of the claim is in progress.
 
     Args:
-        context: of the reconcile, after all stages.
+        context: the context of the reconcile, after all stages.
         status: the new status, with the fields of `recorded`.
         ready: the new condition Ready.
     """
@@ -239,7 +240,7 @@ def _not_ready() -> Cause:
 
 
 def _unsettled(body: Object) -> Cause | None:
-    """Why the status of another resource does not name all that the resource needs."""
+    """Why the status of another resource does not name all that the other resource needs."""
     name = f"SpeculativeModel {body['metadata']['name']}"
     try:
         SpeculativeModel.parse(dict(body))
@@ -266,7 +267,7 @@ def _unsettled(body: Object) -> Cause | None:
 
 
 def _builds(context: Context, only: Keep) -> tuple[Ref, ...]:
-    """The Jobs that built deleted engines: without them, the engines are built again."""
+    """The Jobs that built deleted engines: an engine is built again only if its Job is deleted."""
     volume = context.facts.volume
     built = {engine.job_name(key, volume) for key in only.get(ENGINES, [])}
     own = job.own(context.observed, context.model, "engine")

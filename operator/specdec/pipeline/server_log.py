@@ -25,8 +25,8 @@ _TRACE = re.compile(r"(?:\\n|\n)+(?:At:|Traceback|\[?TensorRT-LLM).*", re.DOTALL
 def summary(log: str) -> str:
     """The first errors of a log and its last line, on one line; empty where it has no error.
 
-    If models failed to load, only their errors are returned: the server may have logged other
-    errors and run on.
+    If models failed to load, only their errors are returned: a server may log other errors and
+    still run.
     """
     errors = _messages(_FAILED, log) or _messages(_ERROR, log)
     if not errors:

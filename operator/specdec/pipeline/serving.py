@@ -107,8 +107,8 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
     controller has observed the generation, the counts in the status are old: they neither make a
-    service available nor end its availability. A new pod template does end it: `controller.apply`
-    reports that.
+    service available nor end its availability. A new pod template ends the availability, and
+    `controller.apply` reports that.
     """
     model, status = context.model, deployment.get("status", {})
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)
@@ -118,7 +118,7 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
         status.get(k, 0) for k in ("updatedReplicas", "readyReplicas", "replicas")
     )
     replicas = model.replicas(role)
-    # No autoscaler changes a number that is the server's own.
+    # If a server has a number of replicas of its own, no autoscaler changes it.
     enough = model.spec.serving.enough if model.own_replicas(role) is None else replicas
     if enough == replicas:
         return bool(updated == ready == total == replicas)

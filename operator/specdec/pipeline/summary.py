@@ -37,8 +37,8 @@ def complete(reported: Sequence[Condition]) -> list[Condition]:
 def holds_back(condition: Condition) -> bool:
     """Whether a condition blocks Ready.
 
-    One that is Unknown does not: its stage could not decide and let the chain continue. Only the
-    reason Waiting blocks, because the stage has not run.
+    A condition that is Unknown does not block it: its stage could not decide, and let the chain
+    continue. Only Unknown with the reason Waiting blocks it, because the stage has not run.
     """
     informs = condition.status == "Unknown" and condition.reason != CommonReason.WAITING
     return condition.status != "True" and not informs and condition.type not in OPTIONAL
@@ -92,11 +92,13 @@ def _closes_gate(condition: Condition) -> bool:
 
 
 def columns(model: SpeculativeModel, status: Mapping[str, Any]) -> dict[str, str]:
-    """The texts of `kubectl get`, which prints fields as they are; without a measurement no text.
+    """The texts of the columns of `kubectl get`, which prints fields as they are.
+
+    A column without a measurement has no text.
 
     Args:
         model: the resource.
-        status: the status that is written with them.
+        status: the status that is written together with the texts.
     """
     desired = 0 if model.spec.suspend else model.spec.serving.replicas
     measured = status.get("speculation", {})

@@ -1,8 +1,8 @@
 """The percentage of a route's requests that go to another resource, the one of `gateway.split`.
 
-That resource may not serve yet, fail, or be suspended or deleted, and a Gateway returns errors for
-requests to a Service without pods. So the percentage of the spec applies only while the other
-resource serves; otherwise it is 0.
+The other resource may not serve yet, may have failed, or may be suspended or deleted. A Gateway
+returns errors for requests to a Service without pods. So the percentage of the spec applies only
+while the other resource serves; otherwise the percentage is 0.
 """
 
 from collections.abc import Mapping
@@ -67,8 +67,8 @@ def _obstacle(context: Context, split: RouteSplit) -> Cause | None:
         why = f"{other} serves no HTTP (serving.http HealthOnly, or serving.tls)"
         return Cause(RouteReason.SPLIT_WAITS, f"{why}: every request goes to {own}")
     live = context.observed.optional_objects.get(("HTTPRoute", own), {})
-    # It gets its first requests only when it is Ready (with mode Gate, also verified). From then
-    # on some ready pods are enough: a rollout or the loss of a pod must not move traffic away.
+    # The peer gets its first requests only when it is Ready (with mode Gate, also verified). From
+    # then on some ready pods are enough: a rollout or a lost pod must not move traffic away.
     if _ready(peer) or (routes.sends_to(live, other) and _has_ready_pods(peer)):
         return None
     reason = _ready_condition(peer).get("reason", "no status yet")

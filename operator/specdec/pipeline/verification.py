@@ -1,6 +1,7 @@
 """SpeculationActive, OutputEquivalent, SpeculationEffective: a Job measures the service.
 
-The result outlives its Job in the status; another served revision makes it stale.
+The status keeps the result after the Job is deleted. When another revision serves, the result
+becomes stale.
 """
 
 from dataclasses import replace
@@ -105,7 +106,7 @@ def _task(context: Context) -> Task[Entry]:
 
 
 def _result(live: LiveJob, plan_hash: str) -> Entry | None:
-    """The Job's result; None if it measured another plan or has none."""
+    """The Job's result; None if the Job measured another plan, or left no result."""
     measured = live.result.verification
     if measured is None or measured.plan_hash != plan_hash:
         return None

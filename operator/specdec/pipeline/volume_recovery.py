@@ -19,11 +19,11 @@ from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, Ref, pod_ready
 from specdec.pipeline.stage import Context
 
-# The time after a check in which a server that exits causes no further check. Servers also exit
-# for other reasons while they load, and the kubelet restarts them each time.
+# For this time after a check, a server that exits causes no further check. Servers also exit for
+# other reasons while they load, and the kubelet restarts them each time.
 _AFTER_END = timedelta(minutes=30)
-# The time after a check in which a report of damage causes no further check if its container
-# started before the check: the container waits for the repair that the check began.
+# For this time after a check, a report of damage causes no further check if its container started
+# before the check. Such a container waits for the repair that the check began.
 _AFTER_DAMAGE = timedelta(minutes=5)
 
 

@@ -18,7 +18,7 @@ from specdec.pipeline.stage import Context, Outcome
 
 
 def workload(context: Context) -> Outcome:
-    """Apply the workload that the spec asks for, and delete the other once it serves.
+    """Apply the workload that the spec asks for; once it serves, delete the other workload.
 
     Programs that no pod mounts any more are deleted too.
     """
@@ -119,7 +119,7 @@ def _deployments(observed: Observed) -> tuple[Ref, ...]:
 def _group(context: Context) -> tuple[Ref, ...]:
     """What to delete of a group: first the LeaderWorkerSet, then its ConfigMap.
 
-    While the ConfigMap exists, `observe` also reads the LeaderWorkerSet.
+    For a spec without groups, `observe` reads the LeaderWorkerSet only while the ConfigMap exists.
     """
     name = names.group_name(context.model)
     if context.observed.group is not None:

@@ -21,7 +21,7 @@ class Tensor:
         optional: a request may come without it.
         scalar: one value per batch row; the model gets it with an empty shape.
         ragged: rows of one batch may differ in length.
-        added: of specdec; no published model has it.
+        added: by specdec; no published model has this tensor.
     """
 
     name: str
@@ -54,7 +54,7 @@ class RequestFields:
     seed: str
 
     def named(self, name: str) -> str:
-        """The name of a tensor whose row has the name of a field."""
+        """The tensor's name for a row's name: MIN_TOKENS and SEED stand for these two fields."""
         return {"MIN_TOKENS": self.min_tokens, "SEED": self.seed}.get(name, name)
 
 
@@ -85,7 +85,7 @@ def spellings() -> tuple[RequestFields, RequestFields]:
 
 
 def request_fields(version: str) -> RequestFields:
-    """The names in a release, where no image reports its own."""
+    """The names in a release, for an image that does not report its own names."""
     older, newer = spellings()
     return newer if at_least(version, _tables()["renamed"]["since"]) else older
 
@@ -96,7 +96,7 @@ def inputs(
     logits_type: str = "TYPE_FP32",
     fields: RequestFields | None = None,
 ) -> tuple[Tensor, ...]:
-    """Inputs that `model` declares in release `version`; `fields` None are the release's."""
+    """Inputs that `model` declares in a release; `fields` None selects the release's names."""
     named = fields or request_fields(version)
     return tuple(_tensors(_tables()["models"][model]["inputs"], version, logits_type, named))
 

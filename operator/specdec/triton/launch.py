@@ -29,8 +29,8 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 # so that the Service spreads clients over all pods.
 CONNECTION_AGE = 30
 
-# Restricted endpoints require this header, which no client can send: the endpoints are closed
-# without a secret. In HTTP/1 a header's name ends at the first colon, its value at a line break.
+# Restricted endpoints require this header, which no client can send. So they are closed, and no
+# secret is needed. In HTTP/1 a header's name ends at the first colon, its value at a line break.
 # HTTP/2 could carry both, but gRPC refuses a call with a colon, a blank or an upper-case letter in
 # a header's name.
 _CLOSED = "Closed: to all=no\nvalue"
@@ -40,8 +40,8 @@ _CLOSED = "Closed: to all=no\nvalue"
 _RESTRICTED = "shared-memory,model-repository,trace,logging"
 # All other endpoints, except health and inference.
 _READ = "metadata,model-config,statistics"
-# Where HTTP is closed, the startup and readiness probes still ask for tokens over it, with a key
-# that `payload/serving/check_volume.py` puts in place of this text when the container starts.
+# Where HTTP is closed, the startup and readiness probes still ask for tokens over it. They send a
+# key. `payload/serving/check_volume.py` puts it in place of this text when the container starts.
 PROBE_KEY = "{probe-key}"
 _PROBE_HEADER = "specdec-probe"
 
@@ -89,9 +89,9 @@ def server_argv(
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
         tls: files of the gRPC endpoint. HTTP stays unencrypted, and then only reports health.
-        health_only: without TLS too, HTTP only reports health. The body of any other request is
-            refused before it is parsed.
-        probe_key: opens inference over such an HTTP endpoint to requests that carry it.
+        health_only: HTTP only reports health, also without TLS. Any other request is refused
+            before its body is parsed.
+        probe_key: opens inference over such a closed HTTP endpoint to requests with this key.
     """
     argv = [
         "tritonserver",

@@ -1,8 +1,9 @@
 """The library in this package that Triton loads as the backend `specdec`.
 
 It is compiled from `operator/bls`, and a text file beside it has the digest of those sources. The
-operator writes its own digest into the repository plan, and the publish Job compares that with the
-library in its image. A package for the command line has the digest alone.
+operator writes the digest in its own package into the repository plan. The publish Job compares
+this digest with that of the library in the Job's image. A package for the command line has the
+digest alone.
 """
 
 from functools import cache
@@ -38,7 +39,7 @@ def file() -> Path:
 
 
 def workspace() -> Path:
-    """The library's sources, where the package is that of a checkout."""
+    """The library's sources, if the package is part of a checkout."""
     return Path(__file__).parents[2] / "bls"
 
 

@@ -1,4 +1,4 @@
-"""The digest of the sources of the BLS's library, which names them in packages and repositories.
+"""The digest that identifies the sources of the BLS's library in packages and repositories.
 
 It needs nothing but the standard library: `hatch_build.py` runs it while a package is built.
 """

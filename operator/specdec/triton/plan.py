@@ -76,12 +76,12 @@ class RepositoryPlan:
         max_draft_tokens: the largest draft length that a request may set, at most that of the
             target's engine.
         adaptive: bounds within which the BLS chooses the draft length; None for a fixed length.
-        lookup_min_match: least tokens of a match in prompt and answer whose continuation the BLS
-            proposes; 0 without such lookups.
-        lookup_memory_megabytes: most memory of the texts that lookups search across requests, in
-            MiB; 0 keeps none.
-        draft_ahead: requests in flight up to which drafting is pipelined: the draft model
-            continues while the target verifies.
+        lookup_min_match: minimum tokens of a match in prompt and answer. The BLS proposes the
+            continuation of a match. 0 disables these lookups.
+        lookup_memory_megabytes: maximum memory, in MiB, for the texts that lookups search across
+            requests; 0 keeps no texts.
+        draft_ahead: drafting is pipelined while at most this many requests are in flight: the
+            draft model continues while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.
         fast_logits: the draft's logits go to the target from GPU to GPU.
@@ -90,8 +90,8 @@ class RepositoryPlan:
             means 2 x max_batch_size.
         rows_per_call: sequences whose rounds may share one call of an engine.
         synchronize_rounds: whether the rounds of sequences wait for each other.
-        engine_queue_delay_us: microseconds that a call of an engine waits for calls that arrive
-            after it, so that one step begins all of them.
+        engine_queue_delay_us: microseconds that a call of an engine waits for later calls, so that
+            one step begins all of them.
         max_queue_size: requests that may wait for the BLS; further ones are refused at once.
         library: digest of the sources of the BLS's library, from `library.source()`; empty if no
             publish Job copies the library.

@@ -40,8 +40,8 @@ def programs(
         launch: from `layout.plan`; with several ranks, those of the container must all run.
         engines: Triton models that must give tokens.
         attempt_seconds: how long one run of the startup probe tries.
-        patience_seconds: how long an engine may show no progress while it has work; after as long
-            a failure the liveness probe fails too.
+        patience_seconds: how long an engine may show no progress while it has work. The liveness
+            probe fails if an engine has failed and showed no progress for that time.
         http_port, metrics_port: of the server.
         shm_region_prefix: that of `launch.command`.
         answer: what the models answer with.

@@ -1,7 +1,7 @@
 """Render the files of a Triton model repository from a plan; equal plans give equal bytes.
 
-All files are text, except the library of the BLS: `libraries` returns its path, and the publish
-Job copies it there.
+All files are text, except the library of the BLS. `libraries` returns the library's path, and the
+publish Job copies the library to that path.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ POSTPROCESSING = "postprocessing"
 TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
 BLS = "tensorrt_llm_bls"
-# The Triton model of each role in a server for all of them.
+# The Triton model of each role in a server that has all roles.
 MODELS = {"target": TARGET, "draft": DRAFT}
 
 # The Python models share their tokenizer module: one source, two copies.
@@ -156,7 +156,7 @@ def _config(
 
 
 def _inputs(plan: RepositoryPlan, name: str) -> tuple[contract.Tensor, ...]:
-    """Those of the contract, and the scope of a request where lookups keep texts."""
+    """The inputs of the contract, and the lookup scope if lookups keep texts of requests."""
     inputs = contract.inputs(name, plan.version, plan.logits_datatype, plan.request_fields)
     has_scope = name == BLS and plan.lookup_memory_megabytes > 0
     return (*inputs, contract.LOOKUP_SCOPE) if has_scope else inputs

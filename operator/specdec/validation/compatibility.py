@@ -129,7 +129,7 @@ def _vocabulary(
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return
     roles = model.models
-    # A draft without settings of its own is split as the target is.
+    # A draft without settings of its own has the target's tensor parallelism.
     tensor = [roles.get(role, roles["target"]).parallelism.tensor for role in ("target", "draft")]
     in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
     if model.spec.speculation.block.compares_logits and in_engine[0] != in_engine[1]:
@@ -157,8 +157,8 @@ def _vocabulary(
 def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions.
 
-    An engine's position table ends with them as well. Drafts behind the longest sequence need
-    positions of their own, although no answer keeps these drafts.
+    An engine's position table also ends at the trained positions. Drafts behind the longest
+    sequence need positions of their own, although no answer keeps these drafts.
     """
     for role, spec in model.models.items():
         positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len

@@ -150,7 +150,10 @@ def sink(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def onboarding(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Blocks stay on the host only without paged context attention: the engine does not load."""
+    """If cache blocks stay on the host, no engine has paged context attention.
+
+    Such an engine needs its blocks on the GPU and would not load.
+    """
     value = model.spec.runtime.parameters.get(_ONBOARD, "true")
     if value.lower() not in _FALSE:
         return None

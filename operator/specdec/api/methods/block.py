@@ -23,7 +23,7 @@ class Block(Value):
 
     @property
     def servers(self) -> dict[str, OwnServer]:
-        """What the servers of other roles have of their own, by role."""
+        """Settings of the servers of other roles that differ from the target's, by role."""
         return {}
 
     @property
@@ -43,7 +43,7 @@ class Block(Value):
 
     @property
     def drafts_from_lookups(self) -> bool:
-        """Whether the BLS proposes what followed the last tokens before."""
+        """Whether the BLS proposes what followed an earlier occurrence of the last tokens."""
         return False
 
     @property

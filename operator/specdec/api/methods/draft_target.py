@@ -46,9 +46,10 @@ class DraftTarget(Block):
     `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
     to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
     flight up to which drafting is pipelined: the draft proposes while the target verifies.
-    With `lookup`, the BLS proposes what followed the last tokens before, where that is better than
-    a call of the draft. `draftServer` is for two servers. `rowsPerCall` is the largest number of
-    prompts whose rounds share a call of an engine; None leaves it to the backend.
+    With `lookup`, the BLS proposes what followed an earlier occurrence of the last tokens, where
+    that is better than a call of the draft. `draftServer` is for two servers. `rowsPerCall` is the
+    largest number of prompts whose rounds share a call of an engine; with None, the backend
+    decides.
     """
 
     draft: ModelSpec
@@ -79,7 +80,7 @@ class DraftTarget(Block):
     @property
     @override
     def servers(self) -> dict[str, OwnServer]:
-        """The draft's."""
+        """The settings of the draft's server, if there are any."""
         return {} if self.draft_server is None else {"draft": self.draft_server}
 
     @property
@@ -91,7 +92,7 @@ class DraftTarget(Block):
     @property
     @override
     def control(self) -> Control:
-        """The BLS of the one server, or the client of two."""
+        """The BLS if there is one server, the client if there are two."""
         return "Loop" if self.topology is Topology.TWO_SERVERS else "Bls"
 
     @property

@@ -1,4 +1,4 @@
-"""`spec.speculation.nGram`: draft tokens are what followed the last tokens before."""
+"""`spec.speculation.nGram`: drafts are what followed an earlier occurrence of the last tokens."""
 
 from typing_extensions import override
 
@@ -8,8 +8,9 @@ from specdec.api.methods.block import Block, Control
 class NGram(Block):
     """N-grams of prompt and answer.
 
-    Engines take drafts of the BLS, which searches the longest match of at least `minMatch` tokens.
-    With `memoryMegabytes`, it also searches the earlier texts of the scope that a request names.
+    On backends with engines the BLS drafts: it searches the longest match of at least `minMatch`
+    tokens. With `memoryMegabytes`, it also searches the earlier texts of the scope that a request
+    names.
     The other fields are of backend PyTorch. `maxMatchingSize` is the length of the longest n-gram
     that is searched, in tokens. `keepAll` keeps every continuation of an n-gram, and `useOldest`
     proposes the oldest of them. With `publicPool` requests share their n-grams.
@@ -25,7 +26,7 @@ class NGram(Block):
     @property
     @override
     def drafts_from_lookups(self) -> bool:
-        """True."""
+        """Always true: lookups are the method's only source of drafts."""
         return True
 
     @property

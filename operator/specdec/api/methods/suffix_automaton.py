@@ -1,4 +1,4 @@
-"""`spec.speculation.suffixAutomaton`: draft tokens are what followed the longest equal suffix."""
+"""`spec.speculation.suffixAutomaton`: drafts follow the longest earlier match of the suffix."""
 
 from typing_extensions import override
 

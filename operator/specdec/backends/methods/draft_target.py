@@ -119,7 +119,7 @@ class DraftTargetMethod(MethodDefinition):
         server: Server,
         engines: Mapping[str, ModelPlan],
     ) -> RepositoryPlan:
-        """As `Method.configured`: adds the draft's engine and the settings of the BLS."""
+        """As `MethodDefinition.configured`: adds the draft's engine and the BLS's settings."""
         own = block(model)
         rows = _rows_per_call(own, plan)
         longest = ceiling(model)
@@ -140,7 +140,10 @@ class DraftTargetMethod(MethodDefinition):
 
 
 def _queue_delay(model: SpeculativeModel, plan: RepositoryPlan, rows: int) -> int:
-    """The spec's, else what gathers calls where not all sequences fit into one."""
+    """How long the engine's queue holds calls, in microseconds: the spec's, or else a default.
+
+    By default it gathers the calls of a round. If a call can hold all sequences, it is 0.
+    """
     triton = model.spec.serving.triton
     if triton is not None and triton.queue_delay_microseconds is not None:
         return triton.queue_delay_microseconds
@@ -148,7 +151,7 @@ def _queue_delay(model: SpeculativeModel, plan: RepositoryPlan, rows: int) -> in
 
 
 def _rows_per_call(own: DraftTarget, plan: RepositoryPlan) -> int:
-    """The spec's, else the backend's; 1 where an engine sends one response a call."""
+    """Rows of a call: the spec's, else the backend's; 1 if an engine sends one response a call."""
     if not plan.decoupled:
         return 1
     return own.rows_per_call or plan.rows_per_call

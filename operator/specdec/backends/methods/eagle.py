@@ -31,7 +31,7 @@ def choices(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The converter of these heads does not quantize."""
+    """The spec requests no quantization: the converter of these heads does not quantize."""
     field = heads.quantized(model)
     if not field:
         return None
@@ -53,7 +53,7 @@ def batch(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 class EagleMethod(MethodDefinition):
-    """The tree's paths are a key of `config.pbtxt`; the engine holds only its size."""
+    """The tree's paths are a key of `config.pbtxt`; the engine holds only the tree's size."""
 
     rules = (lengths.required, choices, heads.split, quantization, batch)
     needs_block = True

@@ -1,4 +1,4 @@
-"""What the methods share that build trained heads into the target's engine."""
+"""Code that is shared by all methods that build trained heads into the target's engine."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -33,7 +33,7 @@ def default(model: SpeculativeModel, longest: int) -> int:
 def adaptive(model: SpeculativeModel, longest: int) -> DraftLengths | None:
     """Bounds within which the server chooses draft lengths; None where they are fixed.
 
-    They never exceed `longest`, what a request may ask for.
+    The bounds never exceed `longest`, the longest draft that a request may ask for.
     """
     policy = model.spec.speculation.length_policy
     if policy.type is not LengthPolicy.ADAPTIVE:

@@ -29,7 +29,8 @@ class LookaheadMethod(MethodDefinition):
     def max_draft_len(self, model: SpeculativeModel) -> int:
         """The longest input of one step beyond the first token.
 
-        A step verifies G n-grams beside a window of W columns and N - 1 rows.
+        A step verifies G n-grams beside a window of W columns and N - 1 rows. W, N and G are the
+        sizes of the block `Lookahead`.
         """
         sizes = _sizes(model)
         n = sizes.ngram_size

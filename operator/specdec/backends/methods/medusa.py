@@ -28,7 +28,7 @@ def choices(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 class MedusaMethod(MethodDefinition):
-    """The tree's paths are a key of `config.pbtxt`; the engine holds only its size."""
+    """The tree's paths are a key of `config.pbtxt`; the engine holds only the tree's size."""
 
     rules = (lengths.required, choices)
     needs_block = True
@@ -51,7 +51,7 @@ class MedusaMethod(MethodDefinition):
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-        """As `Method.findings`; also compares `numHeads` and `numLayers` with the checkpoint."""
+        """As the base class; also compares `numHeads` and `numLayers` with the checkpoint."""
         fit, own = heads.fit(model, facts), model.spec.speculation.medusa
         yield from fit.findings
         count, layers = fit.facts.get("numHeads"), fit.facts.get("layers")

@@ -1,4 +1,7 @@
-"""Method NGram: the BLS drafts what followed the last tokens before, and the target verifies."""
+"""Method NGram: the BLS drafts what followed an earlier occurrence of the last tokens.
+
+The target verifies the drafts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -15,8 +15,8 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
 from specdec.triton.plan import Parameters
 
-# From this release on, the converter accepts any base model. Older converters read the base model
-# themselves, and support only the class below without quantization.
+# From release `_ANY_BASE` on, the converter accepts any base model. Older converters read the base
+# model themselves, and support only the class `_LLAMA` without quantization.
 _ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
 _BUILT_IN = {"num_beams", "draft_len_per_beam", "greedy_search"}
 

@@ -19,7 +19,7 @@ _NAME = "PyTorch"
 
 
 class PyTorch:
-    """It builds nothing. A plain server starts; the LLM API starts its own processes."""
+    """This backend builds nothing. It starts a plain server, and the LLM API its own processes."""
 
     rules = rules.RULES
 
@@ -28,12 +28,12 @@ class PyTorch:
         return methods.of(model)
 
     def parameters(self, version: str) -> tuple[str, ...]:
-        """Arguments of the LLM API without a field."""
+        """Arguments of the LLM API that no field of the spec sets."""
         del version
         return configuration.PARAMETERS
 
     def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """Shared texts, and adapters with speculation."""
+        """Warnings about texts that requests share, and about adapters with speculation."""
         return rules.warnings(model)
 
     def default_image(self, images: Images, version: str) -> str:
@@ -53,21 +53,21 @@ class PyTorch:
         return memory.footprints(model, checkpoints)
 
     def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
-        """Nothing."""
+        """None: the LLM API serves checkpoints as they are."""
         del model, facts
         return ()
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
-        """Nothing."""
+        """None, because nothing is built."""
         del model, engine, facts
         return Needs(0)
 
     def scripts(self) -> Mapping[str, str]:
-        """Nothing."""
+        """None, because nothing is built."""
         return {}
 
     def image(self, version: str) -> None:
-        """Nothing: no build Job runs in the image."""
+        """None: no build Job runs in the image."""
         del version
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
@@ -86,7 +86,7 @@ class PyTorch:
 
 
 def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:
-    """The ordinals of each instance: they follow one another."""
+    """The GPU ordinals of each instance; the first instance has the lowest ordinals."""
     split = model.spec.target.parallelism
     each = split.tensor * split.pipeline
     return tuple(

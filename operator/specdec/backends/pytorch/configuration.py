@@ -42,7 +42,8 @@ def text(model: SpeculativeModel, facts: Facts) -> str:
 def options(model: SpeculativeModel, facts: Facts) -> str:
     """The options file of `trtllm-serve`, whose command line has the model and the backend.
 
-    Its comment names the checkpoint: the publish Job compares the checkpoints that files name.
+    A comment in the file names the checkpoint, because the publish Job compares the checkpoints
+    that files name.
     """
     head = f"# Options of trtllm-serve for {facts.checkpoints['target'].path}\n"
     # Without the statistics of iterations some releases count no draft tokens.

@@ -57,7 +57,7 @@ _REPLACEMENTS = {
 
 @dataclass(frozen=True)
 class Migration:
-    """The result.
+    """The result of a migration.
 
     Attributes:
         body: the equivalent resource; None if there is a need.
@@ -82,7 +82,7 @@ def migrate(body: Body) -> Migration:
 
 
 def _identity(metadata: Mapping[str, Any]) -> Body:
-    """What a user writes, without what the API server and kubectl add."""
+    """The metadata that a user writes, without what the API server and kubectl add."""
     kept = {name: metadata[name] for name in _IDENTITY if name in metadata}
     notes = kept.get("annotations") or {}
     if _APPLIED in notes:
@@ -178,7 +178,7 @@ def _runtime(runtime: dict[str, Any]) -> Iterator[str]:
 
 
 def _lengths(speculation: dict[str, Any]) -> Iterator[str]:
-    """The draft length of the server is what requests had by default."""
+    """Make the default draft length of requests the draft length of the server."""
     if (length := speculation.pop("draftTokens", None)) is None:
         return
     if speculation["method"] == "None" or length == 0:
@@ -192,7 +192,7 @@ def _lengths(speculation: dict[str, Any]) -> Iterator[str]:
 
 
 def _removed(value: dict[str, Any], path: list[str]) -> bool:
-    """Remove a field and the objects that it leaves empty; whether it was there."""
+    """Remove a field, and objects that are empty then; returns whether the field existed."""
     name, *rest = path
     if name not in value:
         return False

@@ -20,20 +20,20 @@ from specdec.triton.repository import RepositoryPlan
 
 
 class Reference:
-    """It needs no GPU. It requests GPUs only if the spec lists ordinals, to test assignments."""
+    """It needs no GPU. To test assignments, it requests GPUs if the spec lists ordinals."""
 
     rules: tuple[Rule, ...] = ()
 
     def method(self, model: SpeculativeModel) -> MethodDefinition:
-        """The method of engines."""
+        """The method as backends with engines define it."""
         return methods.of(model)
 
     def parameters(self, version: str) -> tuple[str, ...]:
-        """Those of the engines' models."""
+        """Parameters of the Triton models that run engines."""
         return options.free(version)
 
     def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """None."""
+        """No warnings."""
         del model
         return ()
 
@@ -69,7 +69,7 @@ class Reference:
         return keyed(checkpoint.role, plan, inputs)
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
-        """As many GPUs as serve it. Memory is small: the CPU converts one layer after another."""
+        """As many GPUs as serve the engine. The CPU converts layer by layer in little memory."""
         del facts
         return Needs(len(self.ranks(model).devices[engine.role]))
 
@@ -82,7 +82,7 @@ class Reference:
         del version
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
-        """The layout of the version over the engines."""
+        """The repository layout of the version, with the engines."""
         return repositories(model, facts, self.ranks(model), full_calls=True)
 
     def _plan(

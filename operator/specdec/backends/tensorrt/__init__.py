@@ -33,15 +33,15 @@ class TensorRT:
     rules = rules.RULES
 
     def method(self, model: SpeculativeModel) -> MethodDefinition:
-        """The method of engines."""
+        """The method as backends with engines define it."""
         return methods.of(model)
 
     def parameters(self, version: str) -> tuple[str, ...]:
-        """Those of the engines' models."""
+        """Parameters of the Triton models that run engines."""
         return options.free(version)
 
     def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """Speculation in pipeline stages."""
+        """A warning about speculation in pipeline stages."""
         return rules.warnings(model)
 
     def default_image(self, images: Images, version: str) -> str:
@@ -92,7 +92,7 @@ class TensorRT:
         return image.expectations(version)
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
-        """The layout of the version over the engines.
+        """The repository layout of the version, with the engines.
 
         A call has one row, as in NVIDIA's own BLS: calls of several rows are untried with
         draft tokens on this backend.

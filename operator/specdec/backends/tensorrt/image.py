@@ -1,7 +1,7 @@
 """What a release expects of a server image, as data for the image check in a build Job.
 
-The check itself runs inside the image (`payload/build/image_check.py`). What it gets depends on
-the release alone: resources that share an engine share the ConfigMap of its build.
+The check itself runs inside the image (`payload/build/image_check.py`). Its input depends on the
+release alone, because resources that share an engine share the ConfigMap of its build.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
 from specdec.triton.repository import BLS, DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
 
 _NAME = "TensorRT"
-# Keys that a method sets for its target's engine, by the mode that `trtllm-build` has for it.
+# Keys that a method sets for its target's engine, by the method's mode in `trtllm-build`.
 MODES = {
     "eagle": ("decoding_mode", "eagle_choices"),
     "medusa": ("decoding_mode", "medusa_choices"),

@@ -25,14 +25,14 @@ _NAMES = {
     "stop_words": f"{PREFIX}stop",
     "exclude_input_in_output": f"{PREFIX}exclude_input_from_output",
 }
-# The model has no such input, but its default is the requested value in some releases.
+# Releases that lack these inputs have the requested value as their default.
 _LEFT_OUT = {f"{PREFIX}exclude_input_from_output", _PERFORMANCE}
-# A text that ends within a character ends with this one until the character is complete.
+# A text ends with this character as long as its last character is incomplete.
 _INCOMPLETE = "\ufffd"
 
 
 def own_name(name: str) -> str:
-    """The LLM API's name of an input that `Request` names as the BLS does."""
+    """The LLM API's name of an input; `name` is the BLS's name, as `Request` uses it."""
     return _NAMES.get(name, f"{PREFIX}{name}")
 
 
@@ -63,7 +63,7 @@ class LlmApi:
             if own in declared:
                 tensors[own] = array
             elif own not in _LEFT_OUT:
-                # It raises the error for an input that the model lacks.
+                # `input_name` raises the error for an input that the model lacks.
                 tensors[input_name(name, declared, request.model)] = array
         return tensors
 
@@ -87,7 +87,7 @@ class NewText:
     _given: int = 0
 
     def of(self, text: str) -> str:
-        """What a text adds to those before."""
+        """What a text adds to the earlier texts."""
         self._text = text
         return self._until(len(text.rstrip(_INCOMPLETE)))
 

@@ -1,8 +1,8 @@
 """The front end of an OpenAI endpoint: completions and chat completions.
 
 `OpenAI` is the transport. It converts each event to the outputs that Triton's models have, so that
-an answer is read in one way. Token counts come from `usage`. Draft tokens come from the field
-`metrics.speculative_decoding`, which only some servers have.
+all answers are read in the same way. Token counts come from `usage`. Draft tokens come from the
+field `metrics.speculative_decoding`, which only some servers have.
 Source: https://platform.openai.com/docs/api-reference (completions, chat).
 """
 

@@ -25,7 +25,7 @@ def refuse_same(first: Connection, model: str, second: Connection, second_model:
 
 
 def _addresses(connection: Connection) -> set[tuple[str, str]]:
-    """The addresses of a host with the port; a host that cannot be resolved is its own name."""
+    """The addresses of a host with the port; a host that cannot be resolved keeps its name."""
     host, _, port = connection.url.rpartition(":")
     host = host.strip("[]").lower()
     try:

@@ -27,7 +27,7 @@ class TextModel:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the release has the counts."""
+        """Whether the release can report token counts."""
         return "return_num_output_tokens" in self.model.inputs
 
     def tensors(self, request: Request) -> dict[str, NDArray[Any]]:
@@ -60,4 +60,4 @@ class NewText:
         return chunk(outputs, self.requested)
 
     def end(self) -> None:
-        """Nothing is held."""
+        """Return None: this reader holds no text."""

@@ -31,7 +31,7 @@ class Admission:
 
 
 def admit(body: Body, old: Body | None = None) -> Admission:
-    """Decode and check a resource; it stays as it is.
+    """Decode and check a resource; `body` is not changed.
 
     Args:
         body: the resource, with its metadata.

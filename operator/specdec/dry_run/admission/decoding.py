@@ -23,7 +23,7 @@ def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
     if isinstance(value, list):
         items = schema.get("items", {})
         if preserves:
-            # It holds for the items too.
+            # The extension holds for the items too.
             items = {**items, _PRESERVE: True}
         for index, item in enumerate(value):
             yield from _unknown(item, items, f"{path}[{index}]")
@@ -48,10 +48,10 @@ def nearest(name: str, known: Iterator[str] | dict[str, Any]) -> str:
 
 
 def decoded(value: Any, schema: Schema) -> Any:
-    """A copy without nulls where the schema has none, and with defaults; the value is kept.
+    """A copy with defaults, and without nulls that the schema forbids; `value` is not changed.
 
-    A null of a field with a default is replaced by it, every other one is removed. In lists, a
-    null stays, unless its schema has a default.
+    If a field has a default, the default replaces its null. Nulls of other fields are removed. In
+    a list, a null stays unless the schema of the items has a default.
     """
     if isinstance(value, list):
         items = schema.get("items", {})

@@ -12,7 +12,7 @@ LIST_TYPE = "x-kubernetes-list-type"
 
 
 def problems(value: Any, schema: Schema, path: str) -> Iterator[Problem]:
-    """One problem for each item that repeats an earlier one, once for a repeated value."""
+    """One problem for each repeated value, at the first item that repeats it."""
     if isinstance(value, list):
         yield from _list(value, schema, path)
         for index, item in enumerate(value):

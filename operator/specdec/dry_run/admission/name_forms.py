@@ -30,12 +30,12 @@ _VALUE_RULE = (
 
 
 def subdomain(text: str) -> list[str]:
-    """The problems of a DNS subdomain, which names of resources are."""
+    """The problems of a text as a DNS subdomain, the form of resource names."""
     return _checked(text, 253, _SUBDOMAIN, _SUBDOMAIN_RULE)
 
 
 def dns_label(text: str) -> list[str]:
-    """The problems of a DNS label, which names of namespaces are."""
+    """The problems of a text as a DNS label, the form of namespace names."""
     return _checked(text, 63, _DNS_LABEL, _NAMESPACE_RULE)
 
 

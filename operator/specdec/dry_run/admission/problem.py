@@ -13,9 +13,10 @@ _LONGEST = 200
 
 
 class Kind(Enum):
-    """The kinds of problems: the API server's name of each.
+    """The kinds of problems: the API server's name of each, and whether it is blocking.
 
-    Rules may rely on the schema, so a kind that is blocking keeps them from being checked.
+    The CRD's rules may rely on the schema. So they are not checked if a problem is of a blocking
+    kind.
     """
 
     REQUIRED = ("Required value", True)

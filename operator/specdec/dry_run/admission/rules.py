@@ -24,7 +24,7 @@ Rule = Mapping[str, Any]
 
 
 def problems(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Problem]:
-    """The rules that a value breaks, and the values inside it.
+    """The rules that a value or the values inside it break.
 
     Args:
         value: the decoded value, which the schema accepts.
@@ -68,7 +68,7 @@ def _broken(rule: Rule, value: Any, old: Any, path: str, schema: Schema) -> Iter
         sentence = f"{error} evaluating rule: {rule.get('message', rule['rule'])}"
         yield Problem(path or WHOLE, Kind.INVALID, schema.get("type", ""), sentence)
         return
-    # The API server's name of the whole resource is that of a missing path.
+    # The API server names the whole resource as it names a missing path.
     field = (path + rule.get("fieldPath", "")).removeprefix(".") or WHOLE
     kind = _KINDS.get(rule.get("reason", ""), Kind.INVALID)
     shown = NO_VALUE if isinstance(value, dict | list) else value
@@ -76,7 +76,7 @@ def _broken(rule: Rule, value: Any, old: Any, path: str, schema: Schema) -> Iter
 
 
 def _message(rule: Rule, scope: Mapping[str, Any]) -> str:
-    """The rule's message; one that is computed comes first, if it is one line of text."""
+    """The rule's message: the computed one if it is one line of text, else the fixed one."""
     default = rule.get("message") or f"failed rule: {rule['rule']}"
     if "messageExpression" not in rule:
         return str(default).strip()
@@ -89,7 +89,7 @@ def _message(rule: Rule, scope: Mapping[str, Any]) -> str:
 
 
 def _previous(item: Any, old: Any, schema: Schema) -> Any:
-    """The old item with the same keys, in a list of type map; items of others have none."""
+    """The old item with the same keys, for a list of type map; None for any other list."""
     if schema.get(LIST_TYPE) != "map" or not isinstance(old, list):
         return None
     keys = schema[KEYS]

@@ -10,7 +10,7 @@ from specdec.dry_run.admission.problem import WHOLE, Kind, Problem, number, shor
 from specdec.dry_run.cel.patterns import compiled
 
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-# Beyond this, a float has no exact integer.
+# Up to this number, a float represents every integer exactly.
 _EXACT = 2**53 - 1
 _INT32 = 2**31 - 1
 _TYPES = {

@@ -1,8 +1,8 @@
 """The part of the Common Expression Language (CEL) that the CRD's rules use.
 
 `parse` reads an expression, `evaluate` computes its value with the semantics and error messages
-of the API server. What the CRD does not use is a `UnsupportedError` of `parse`, so that no rule is
-read differently than the API server reads it.
+of the API server. For what the CRD does not use, `parse` raises an `UnsupportedError`. So no rule
+is read differently than the API server reads it.
 """
 
 from specdec.dry_run.cel.evaluation import evaluate

@@ -32,7 +32,7 @@ def evaluate(node: Node, scope: Scope) -> Any:
     """The value of an expression with these variables, as plain JSON values.
 
     Raises:
-        EvaluationError: it has none, for example because a field is missing.
+        EvaluationError: the expression has no value, for example because a field is missing.
     """
     return _EVALUATORS[type(node)](node, scope)
 

@@ -41,7 +41,7 @@ def call(function: str, arguments: list[Any]) -> Any:
     """The result of a function.
 
     Raises:
-        EvaluationError: the arguments have no result.
+        EvaluationError: the function has no result for the arguments.
     """
     return _FUNCTIONS[function](*arguments)
 
@@ -155,7 +155,7 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Function:
 
 
 def _of(value: Any, *kinds: type) -> Any:
-    """The value, if it is of one of the types."""
+    """The value; raises EvaluationError if it is of none of the types."""
     if not isinstance(value, kinds):
         raise EvaluationError(NO_OVERLOAD)
     return value

@@ -18,7 +18,7 @@ from specdec.dry_run.cel.syntax import (
 
 _MACROS = ("all", "exists", "exists_one")
 _CONSTANTS = {"true": True, "false": False, "null": None}
-# Operators by their precedence; those of a level group from the left.
+# Operators by level, lowest precedence first. The operators of a level group from the left.
 _LEVELS = (
     ("||",),
     ("&&",),

@@ -1,4 +1,4 @@
-"""Regular expressions of RE2, which the API server uses, as those of Python."""
+"""Translate regular expressions of RE2, which the API server uses, to those of Python."""
 
 import re
 from functools import cache

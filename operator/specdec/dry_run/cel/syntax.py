@@ -54,7 +54,7 @@ class Has(Node):
 
 @dataclass(frozen=True)
 class Every(Node):
-    """`operand.all(variable, test)`, and `exists` and `exists_one` by their `macro`."""
+    """`operand.all(variable, test)`; the `macro` is `all`, `exists` or `exists_one`."""
 
     macro: str
     operand: Node

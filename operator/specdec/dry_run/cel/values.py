@@ -41,14 +41,14 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def require_bool(value: Any) -> bool:
-    """The value, if it is a bool."""
+    """The value; raises EvaluationError if it is not a bool."""
     if not isinstance(value, bool):
         raise EvaluationError(NO_OVERLOAD)
     return value
 
 
 def in_range(value: float) -> float:
-    """The number, if an integer has 64 bits at most."""
+    """The number; raises EvaluationError for an integer of more than 64 bits."""
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         raise EvaluationError("integer overflow")
     return value

@@ -8,7 +8,7 @@ from specdec.cluster.person import Right
 
 Json = dict[str, Any]
 
-# What commands and people need in a namespace, and for what.
+# The rights that commands and people need in a namespace, each with its use.
 RIGHTS = {
     Right("get", "specdec.dev", "speculativemodels"): "status",
     Right("list", "specdec.dev", "speculativemodels"): "status",
@@ -25,7 +25,7 @@ READING = [right for right, use in RIGHTS.items() if use == "status"]
 
 
 class Result(StrEnum):
-    """How serious a check is; a warning hinders only some resources."""
+    """How serious the result of a check is; a warning hinders only some resources."""
 
     OK = "ok"
     WARNING = "warning"
@@ -42,7 +42,7 @@ class Check:
     fix: str = ""
 
     def as_json(self) -> Json:
-        """The check by name."""
+        """The fields of the check by name."""
         return asdict(self)
 
 
@@ -58,7 +58,7 @@ class Facts:
     """What a person can read of a cluster.
 
     Attributes:
-        namespace: in which the person works.
+        namespace: the namespace in which the person works.
         server: the version of the API server, such as v1.34.1.
         definition: the CustomResourceDefinition; None if it does not exist.
         served: whether discovery lists the kind SpeculativeModel.

@@ -26,8 +26,8 @@ async def check(
 
     Args:
         cluster: logged in as the person whose rights are checked.
-        namespace: in which that person works.
-        operator_namespace: of the operator, for a person who may list Deployments only there.
+        namespace: the namespace in which that person works.
+        operator_namespace: the operator's, for a person who may list Deployments only there.
         is_current: whether a CustomResourceDefinition has the schema of this release.
 
     Raises:

@@ -17,7 +17,7 @@ _OPTION = re.compile(r"(?i)^-[a-z0-9_-]*(?:token(?!s|iz)|secret|passw|credential
 _ENTRY = re.compile(
     r"(?i)(?:token|passwd|password|credentials?|(?:api|access|private|secret)[-_]?key|_secret)$"
 )
-# The last copy repeats the object as text, and managers list its fields.
+# The last applied configuration repeats the object as text; `managedFields` only lists its fields.
 _LEFT_OUT = ("managedFields", "kubectl.kubernetes.io/last-applied-configuration")
 
 

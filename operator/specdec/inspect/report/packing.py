@@ -14,7 +14,7 @@ from specdec.inspect.snapshot import Snapshot
 Json = dict[str, Any]
 FORMAT = "specdec.dev/report/v1"
 NOT_INCLUDED = "not-included.txt"
-# Of all logs and metrics together, before compression.
+# The limit of all logs and metrics together, before compression.
 TEXT_BYTES = 32 * 1024 * 1024
 
 
@@ -39,7 +39,7 @@ def files(material: Material, secrets: Iterable[str] = ()) -> dict[str, bytes]:
     """The content of the archive by path.
 
     Args:
-        material: may contain credentials anywhere.
+        material: what was read; it may contain credentials anywhere.
         secrets: values to remove, besides those of the objects' environment variables and what
             has the form of a credential.
     """
@@ -92,7 +92,7 @@ def _json(value: Json, redactor: Redactor) -> str:
 
 
 def _cleaned(value: Any, redactor: Redactor) -> Any:
-    """Like `Redactor.value`, also for keys, which labels and annotations choose freely."""
+    """Like `Redactor.value`, but also for keys: users choose those of labels and annotations."""
     if isinstance(value, Mapping):
         return {redactor.text(key): _cleaned(inner, redactor) for key, inner in value.items()}
     if isinstance(value, list):

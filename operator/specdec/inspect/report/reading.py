@@ -86,7 +86,7 @@ async def _objects(source: Source, body: Json, notes: list[str]) -> list[Json]:
         *(listed(kind) for kind in _KINDS),
         *(listed(kind, optional=True) for kind in _OPTIONAL),
     )
-    # The claim that a resource names may also have its label.
+    # A claim that the resource names may also have its label, and is then read twice.
     distinct = {(item["kind"], item["metadata"]["name"]): item for part in lists for item in part}
     return list(distinct.values())
 

@@ -1,7 +1,8 @@
 """Split an answer's text into content, reasoning and tool calls, piece by piece.
 
 A piece may hold any number of tokens, so a tag may arrive in parts, or with text on both sides.
-Every parser gives the same result for every way of cutting the text. `PARSERS` names them.
+Every parser gives the same result for every way of cutting the text. `REASONING` and `TOOLS` list
+the parsers by name.
 """
 
 from specdec.openai.parsers.hermes import Hermes

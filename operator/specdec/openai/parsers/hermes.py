@@ -18,7 +18,7 @@ class Hermes:
         self._after_call = False
 
     def feed(self, text: str) -> list[Event]:
-        """Add text, and return what is decided by it."""
+        """Add text, and return the events that are certain now."""
         self._buffer += text
         events: list[Event] = []
         while True:
@@ -52,7 +52,7 @@ class Hermes:
             self._after_call = not self._buffer
 
     def _certain(self) -> str:
-        """Take the text that belongs to no tag, and not to the blanks before one."""
+        """Take the text that belongs neither to a tag nor to the blanks before a tag."""
         text = self._buffer[: len(self._buffer) - held(self._buffer, (_OPEN,))].rstrip()
         self._buffer = self._buffer[len(text) :]
         return text

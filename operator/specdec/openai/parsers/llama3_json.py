@@ -8,7 +8,7 @@ from specdec.openai.parsers.calls import call
 from specdec.openai.parsers.split import Content, Event
 
 _TAG = "<|python_tag|>"
-# The first key of a call. Other JSON is content, and is not held until the end.
+# Keys with which a call may begin. Other JSON is content, and is not held until the end.
 _KEYS = ("name", "parameters", "arguments", "type", "function")
 _START = re.compile(r'\{\s*"')
 
@@ -25,7 +25,7 @@ class Llama3Json:
         self._is_content = False
 
     def feed(self, text: str) -> list[Event]:
-        """Add text, and return what is decided by it."""
+        """Add text, and return the events that are certain now."""
         if not self._is_content:
             self._buffer += text
             if _may_be_call(self._buffer):

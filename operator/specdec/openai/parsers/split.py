@@ -34,14 +34,14 @@ class Parser(Protocol):
     """An incremental parser of one answer."""
 
     def feed(self, text: str) -> list[Event]:
-        """Add text, and return what is decided by it."""
+        """Add text, and return the events that are certain now."""
 
     def end(self) -> list[Event]:
         """Return what the end of the answer decides."""
 
 
 def held(text: str, markers: Iterable[str]) -> int:
-    """The length of the longest end of `text` with which a marker may begin, but does not end."""
+    """The length of the longest end of `text` that is the start of a marker, but not all of it."""
     longest = 0
     for marker in markers:
         for length in range(min(len(marker) - 1, len(text)), longest, -1):

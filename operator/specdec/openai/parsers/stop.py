@@ -8,7 +8,8 @@ from specdec.openai.parsers.split import held
 class Stop:
     """Text that arrives in pieces, until a stop string.
 
-    The server ends its answer at a stop string, but sends it. OpenAI's answers do not contain it.
+    The server ends its answer after a stop string, and sends the stop string too. OpenAI's answers
+    do not contain it.
 
     Attributes:
         stopped: a stop string has arrived.
@@ -38,6 +39,6 @@ class Stop:
         return text
 
     def end(self) -> str:
-        """Return the text that might have been the begin of a stop string."""
+        """Return the text that might have been the beginning of a stop string."""
         text, self._buffer = self._buffer, ""
         return text

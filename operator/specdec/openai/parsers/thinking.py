@@ -20,7 +20,7 @@ class _Thinking:
         self._after_tag = False
 
     def feed(self, text: str) -> list[Event]:
-        """Add text, and return what is decided by it."""
+        """Add text, and return the events that are certain now."""
         if self._thinks is False and not self._after_tag:
             return [Content(text)]
         self._buffer += text
@@ -40,7 +40,7 @@ class _Thinking:
         return [*events, Content(text)] if text else events
 
     def end(self) -> list[Event]:
-        """Return the text that might have been the begin of a tag."""
+        """Return the text that might have been the beginning of a tag."""
         thinks = self.opened_by_template if self._thinks is None else self._thinks
         text, self._buffer = self._buffer, ""
         if not text:
@@ -68,7 +68,7 @@ class _Thinking:
 
 
 class DeepSeekR1(_Thinking):
-    """All text before `</think>` is reasoning, as templates of DeepSeek-R1 write `<think>`."""
+    """All text before `</think>` is reasoning: the templates of DeepSeek-R1 write `<think>`."""
 
     opened_by_template = True
 

@@ -75,8 +75,8 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         self._proxy.draining = True
         super().handle_exit(sig, frame)
-        # uvicorn raises captured signals again after it has stopped, for the exit status of a
-        # shell. Without this one, the exit code after SIGTERM is 0.
+        # After uvicorn has stopped, it raises captured signals again, so that a shell gets their
+        # exit status. Without SIGTERM among them, the exit code is 0.
         if sig == signal.SIGTERM:
             self._captured_signals.clear()
 

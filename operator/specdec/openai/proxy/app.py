@@ -109,7 +109,7 @@ class Proxy:
         return JSONResponse(self._model())
 
     async def generate(self, path: str, request: Request) -> Response:
-        """Pass a request on to one of `GENERATING`, and its answer back as it arrives."""
+        """Pass a request on to a path of `GENERATING`, and pass its answer back as it arrives."""
         limits = self.settings.limits
         if self._in_flight >= limits.in_flight:
             self.metrics.requests.labels(path, 429).inc()
@@ -138,7 +138,7 @@ class Proxy:
     async def _answer(
         self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
-        """The answer; if it is a stream, it takes over the stack and closes it at its end."""
+        """The answer. A streamed answer takes over the stack, and closes the stack at its end."""
         seconds = self.settings.limits.seconds
         reply = await stack.enter_async_context(self.upstream.request("POST", path, seconds, body))
         if reply.status != _OK:

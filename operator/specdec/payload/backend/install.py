@@ -40,7 +40,7 @@ SHA256 = (
 PYTHONS = ("3.11", "3.12", "3.13")
 BACKEND = Path(__file__).resolve().parent / "tensorrtllm"
 _PAYLOAD = BACKEND.parents[1]
-# The backend, and what its stand-in of the LLM API converts checkpoints and reads text with.
+# The backend, and the modules that its stand-in for the LLM API needs for checkpoints and text.
 FOLDERS = {"": BACKEND, "build": _PAYLOAD / "build", "text": _PAYLOAD / "models" / "shared"}
 SERVER = "pytriton/tritonserver"
 LIBRARIES = "nvidia_pytriton.libs"
@@ -109,7 +109,7 @@ def find_interpreter(python: str) -> Interpreter:
     if facts["version"] not in PYTHONS:
         raise InstallError(f"{python} is {facts['version']}; use one of {', '.join(PYTHONS)}")
     if facts["numpy"] and int(facts["numpy"].partition(".")[0]) > 1:
-        # Its stub was built for NumPy 1 and reads the size of every NumPy 2 array as zero.
+        # The server's stub was built for NumPy 1, and reads the size of a NumPy 2 array as zero.
         raise InstallError(
             f"{python} has NumPy {facts['numpy']}, with which this server sends empty tensors; "
             "install 'numpy<2' for it"
@@ -231,7 +231,7 @@ def _copy_backend(dest: Path) -> None:
 
 
 def _stamp(source: Path, interpreter: Interpreter) -> str:
-    """Hash everything that determines the layout: `install` keeps an equal one."""
+    """Hash everything that determines the layout: `install` keeps a layout with an equal hash."""
     digest = hashlib.sha256()
     size, python = source.stat().st_size, (str(interpreter.executable), str(interpreter.libpython))
     facts = (source.name, size, *python)

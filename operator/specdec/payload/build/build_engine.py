@@ -2,8 +2,8 @@
 
 The plan is one JSON object; its `backend` selects the builder. Reference (`reference_build`)
 writes the engine itself and needs NumPy. TensorRT (`tensorrt_build`) runs the converters and
-`trtllm-build` of the server's image, and needs only Python. Both give the output directory its
-final name when it is complete, with `manifest.json` in it.
+`trtllm-build` of the server's image, and needs only Python. Both write `manifest.json` into the
+output directory, and give the directory its final name when it is complete.
 
 With `--image EXPECTED.json` the TensorRT builder first compares the image with its release.
 

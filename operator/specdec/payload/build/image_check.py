@@ -65,7 +65,7 @@ def check(
         expected: the operator's JSON.
         image: what was read of the image.
         commands: argument vectors of a build.
-        mode: speculative decoding mode of the engine, whose parameters are needed too; empty
+        mode: speculative decoding mode of the engine. The mode's parameters are needed too; empty
             needs those of all modes.
         missing: a clause for each script that the image lacks.
     """
@@ -92,7 +92,7 @@ def check(
 
 
 def program(command: Sequence[str]) -> str:
-    """The program of a command; that of a Python script is the script."""
+    """The program of a command; for a Python script, the script."""
     return command[1] if command[0] == _PYTHON else command[0]
 
 
@@ -203,7 +203,7 @@ def _spelling(expected: Mapping[str, Any], model: str, template: Template) -> di
 def _mixed(
     expected: Mapping[str, Any], fields: Mapping[str, str], spellings: Iterable[Mapping[str, str]]
 ) -> Iterator[str]:
-    """Clauses for templates that mix names of releases: a repository has those of one."""
+    """Clauses for templates that mix names of releases: a repository has the names of one."""
     names: Mapping[str, Sequence[str]] = expected["requestFields"]
     if len({names[field].index(name) for field, name in fields.items()}) > 1:
         yield f"{ENGINE} has {' beside '.join(fields.values())}, names of different releases"

@@ -1,4 +1,4 @@
-"""Read what an image check compares from an image's file system; it imports nothing of it."""
+"""Read what an image check compares from an image's files; nothing of the image is imported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gather(
         root: the image's file system; `/` inside a container of the image.
         folders: places of templates, absolute in the image; the first that exists counts.
         models: those with a template.
-        programs: paths of scripts as they are now, and names of console scripts.
+        programs: paths of scripts as this process sees them, and names of console scripts.
     """
     package = _installed(root)
     folder = next((f for f in folders if below(root, f).is_dir()), "")

@@ -18,7 +18,7 @@ import image_samples
 
 
 def main(arguments: list[str] | None = None, text: str = "") -> int:
-    """Run the command line; `text` are the expectations where no option names their file."""
+    """Run the command line; `text` has the expectations, or is empty if an option names a file."""
     parser = argparse.ArgumentParser(prog="image-check", description="Check a server image")
     parser.add_argument("root", nargs="?", default="/", help="the image's file system")
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -20,8 +20,9 @@ from product import complete, report_progress, summary, write_manifest
 def build(data: Mapping[str, Any]) -> dict[str, Any]:
     """Build the engine of a plan, or find it complete.
 
-    It is written into a temporary sibling of the output and renamed when complete: a killed build
-    leaves nothing under the final name, and the next one removes what it left.
+    The engine is written into a temporary sibling of the output and renamed when complete. A
+    killed build leaves nothing under the final name, and the next build removes the temporary
+    sibling.
 
     Returns:
         the termination message's `engine` object.

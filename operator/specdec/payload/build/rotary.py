@@ -109,7 +109,7 @@ def restore(path: Path, base: Rotary, net: Rotary, version: str) -> Iterator[str
         path: the file, in the folder of a step that is not done yet.
         base: of the target's checkpoint.
         net: of the EAGLE net, which is a model of its own inside the file.
-        version: the release whose format it is.
+        version: the release that defines the file's format.
 
     Yields:
         a sentence for each value that was lost.

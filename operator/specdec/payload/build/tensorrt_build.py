@@ -56,7 +56,7 @@ def build(data: Mapping[str, Any], expected: Mapping[str, Any] | None = None) ->
     if complete(plan.output) is None:
         plan.output.parent.mkdir(parents=True, exist_ok=True)
         with _workplace(plan) as work:
-            # The builder that held the lock before may have finished it.
+            # The builder that held the lock before may have finished the engine.
             if complete(plan.output) is None:
                 _produce(plan, work)
     manifest = complete(plan.output)

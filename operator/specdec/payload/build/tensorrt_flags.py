@@ -192,7 +192,7 @@ def engine(plan: Plan, checkpoint: Path) -> Flags:
 
 
 def _dtype(plan: Plan, config: Mapping[str, Any]) -> str:
-    """The converters of heads lack `auto`, which turns float32 into float16."""
+    """The type for a converter of heads: these lack `auto`, which turns float32 into float16."""
     if plan.dtype != "auto":
         return plan.dtype
     stored = config.get("torch_dtype") or config.get("dtype")

@@ -39,7 +39,7 @@ class Step:
 
     Attributes:
         name: the phase, and the name of the step's folder.
-        argv: the vector but for `--output_dir`, which `command` adds last.
+        argv: the argument vector without `--output_dir`, which `command` adds last.
         expects: files that a finished step leaves in its folder.
         weight: its duration relative to that of other steps.
         adds_heads: whether it converts draft heads, whose rotary embedding is then compared.
@@ -113,7 +113,10 @@ def _checkpoint(
     work: Path,
     present: Callable[[Path], bool],
 ) -> Iterator[Step]:
-    """The steps to a TensorRT-LLM checkpoint: of the base model, with heads, or one after both."""
+    """The steps to a TensorRT-LLM checkpoint.
+
+    Heads are converted together with the base model, or in a second step.
+    """
 
     def script(*places: str) -> str:
         return _script(plan, places, present)
@@ -176,7 +179,7 @@ def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterat
 
 
 def _script(plan: Plan, places: tuple[str, ...], present: Callable[[Path], bool]) -> str:
-    """The first of the places where the image has it: 0.19 moved the model families."""
+    """The script at the first place where the image has it: 0.19 moved the model families."""
     candidates = [folder / place for folder in plan.examples for place in places]
     for candidate in candidates:
         if present(candidate):

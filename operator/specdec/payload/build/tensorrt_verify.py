@@ -23,7 +23,7 @@ _LOGITS = "float32"
 
 
 def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
-    """Compare mode, draft length, ranks, rank files and what a build may turn off with the plan.
+    """Compare with the plan: mode, draft length, ranks, rank files, and what a build may turn off.
 
     Returns:
         the vocabulary's size in tokens.
@@ -40,7 +40,7 @@ def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
             "tp_size": int(mapping["tp_size"]),
             "pp_size": int(mapping["pp_size"]),
             "rank files": len(list(engine.glob("rank*.engine"))),
-            # Without it no block of the cache is reused, and a server only warns of it.
+            # Without it no block of the cache is reused, and a server only logs a warning.
             "use_paged_context_fmha": bool(
                 (built.get("plugin_config") or {}).get(
                     "use_paged_context_fmha", plan.options.paged_context_fmha
@@ -87,7 +87,7 @@ def _mode(value: object) -> str:
 
 
 def _draft_length(plan: Plan, model: Mapping[str, Any], built: Mapping[str, Any]) -> int:
-    """The longest draft (tokens), where the mode keeps it."""
+    """The longest draft in tokens, from the field in which the mode has it."""
     if plan.mode == "explicit_draft_tokens":
         beams, length = model["redrafter_num_beams"], model["redrafter_draft_len_per_beam"]
         return int(beams) * int(length)

@@ -142,7 +142,7 @@ class Callers:
 
 
 def _cut(connection: socket.socket) -> None:
-    """End a connection under the thread that reads it, which then closes it."""
+    """Shut down a connection that another thread reads; that thread then closes it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -202,7 +202,7 @@ def daemon_argv(command: str) -> list[str]:
     """The daemon's arguments from a shell command line, without the commands before it.
 
     Raises:
-        AgentError: no daemon of Open MPI is started by it.
+        AgentError: the command starts no daemon of Open MPI.
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True

@@ -5,8 +5,9 @@
 The manifest, on the volume beside the repositories, lists the folders that the server reads, with
 size, modification time and SHA-256 of every file. Sizes and times are compared; only a file whose
 time differs is read. Damage is printed as one line of JSON, `{"volume": {"damaged": [SENTENCE]}}`,
-which the operator reads to repair the volume. Until then the program waits: the server then starts
-as soon as its files are complete, without the kubelet's back-off. After SECONDS it exits 1.
+which the operator reads to repair the volume. The program waits for the repair. The server then
+starts as soon as its files are complete, without the kubelet's back-off. After SECONDS the program
+exits 1.
 
 Where an argument of COMMAND contains `{probe-key}`, a random key takes its place, and a file hands
 the key to the probes of this container.
@@ -71,7 +72,7 @@ def differences(
 
 
 def foreign(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
-    """Entries of a folder beside the listed files and their directories, links included."""
+    """Entries of a folder other than the listed files and their directories, links included."""
     parents = {str(parent) for name in files for parent in Path(name).parents}
     pending = [folder] if folder.is_dir() else []
     while pending:

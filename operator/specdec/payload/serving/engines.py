@@ -8,13 +8,13 @@ orchestrator they are ready before any engine is loaded, and stay ready if a ran
 
 A busy engine shows progress in its metrics, so it gets no request of a probe. An idle one gets a
 request for one token every `_QUIET` seconds. An engine that has work and shows no progress may
-still be in a long step, or hold only long answers: it fails after the plan's `patience`. One that
-reports no work, and gives no token all the same, fails at once, and stays failed until it shows
-progress.
+still be in a long step, or have only long answers in flight: it fails after the plan's `patience`.
+An engine that reports no work and still gives no token fails at once. It stays failed until it
+shows progress.
 
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
 attempt), `patience` (seconds), for models of text `answer`, and for a server with several ranks
-`ranks` (of this container) and `mark` (how the argument starts that each of their processes has).
+`ranks` (of this container) and `mark` (the start of an argument that each of their processes has).
 Exits 1 with a message, which becomes an event of the pod.
 """
 
@@ -214,7 +214,7 @@ def progress(page: str, engine: str, answer: str) -> dict[str, float]:
 
 
 def busy(page: str, engine: str, own: int) -> bool:
-    """Whether an engine may have requests beside `own`: it has, or no metric counts them."""
+    """Whether an engine may have more requests than `own`; true if no metric counts requests."""
     counts = [value(page, name, engine, label) for name, label in _WORK]
     known = [count for count in counts if count is not None]
     return not known or sum(known) + (value(page, _QUEUED, engine) or 0) > own

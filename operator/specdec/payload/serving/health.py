@@ -28,7 +28,7 @@ _QUIET = 15.0
 _POLL = 0.25
 # No request is sent with less time left than this.
 _LEAST = 1.0
-# Timeouts of a readiness check, and of a request for no token.
+# Timeouts of a readiness check, and of a request that asks for no token.
 _CHECK, _REPLY = 8.0, 3.0
 # Counters of work that has ended; a request whose client left is no proof.
 _DONE = ("trtllm_request_success_total", "trtllm_generation_tokens_total")

@@ -64,7 +64,7 @@ class Eagle3Method(LlmApiMethod):
 
     @override
     def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-        """As `Method.findings`; also compares the heads' draft vocabulary with the target's."""
+        """As the base class; also compares the heads' draft vocabulary with the target's."""
         own = facts.get("heads", {})
         # Heads may be narrower than the states of the target that they read.
         read = own.get("targetHiddenSize") or own.get("hiddenSize")

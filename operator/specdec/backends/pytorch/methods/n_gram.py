@@ -1,4 +1,4 @@
-"""Method NGram: draft tokens are what followed the same n-gram before."""
+"""Method NGram: draft tokens are what followed an earlier occurrence of the last n-gram."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from specdec.backends.pytorch.methods.definition import LlmApiMethod
 
 
 class NGramMethod(LlmApiMethod):
-    """Every key is written: defaults differ between releases, and some share texts of requests."""
+    """Every key is written: defaults differ between releases, and some share requests' texts."""
 
     @override
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Method SuffixAutomaton: draft tokens are what followed the longest equal suffix."""
+"""Method SuffixAutomaton: draft tokens follow the longest earlier match of the text's suffix."""
 
 from typing import Any
 

@@ -86,7 +86,7 @@ class _Metrics:
             self._steps.increment(steps - before[1])
 
     def close(self) -> None:
-        """Remove them while the server runs: at the end of the process that would crash."""
+        """Remove the metrics while the server runs: removal at the process's end would crash."""
         del self._requests, self._steps, self._families
 
 
@@ -137,7 +137,7 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> None:
         """Queue requests. Never raises and never waits; other threads send the responses."""
-        # All of them have arrived, although the last one is read milliseconds later.
+        # All requests have arrived now, although the last one is read milliseconds later.
         arrived = time.monotonic()
         started = []
         for request in requests:
@@ -187,8 +187,9 @@ class TritonPythonModel:
     def _open(self, request: Any, arrived: float) -> Exchange:
         requested = set(request.requested_output_names())
         outputs = tuple(name for name in self._outputs if name in requested)
-        # An ensemble asks for every output that it maps, and pairs them by their order. The BLS
-        # asks for what it uses, each response with its row, and gains from parallel sending.
+        # An ensemble asks for every output that it maps, and pairs responses by their order. The
+        # BLS asks only for outputs that it uses, and identifies a response by its row. So it gains
+        # from parallel sending.
         ordered = _ENSEMBLE_OUTPUT in requested
         exchange = Exchange(
             request.get_response_sender(),

@@ -136,7 +136,7 @@ def opening_rows(
     if len(openings) < count:
         raise ValueError(f"the texts hold {len(openings)} of {count} functions: lower --rows")
     chosen = random.Random(seed).sample(openings, count)  # noqa: S311 - a fixed choice, no secret
-    # No token is longer than some twenty characters, and most are three: enough to fill a row.
+    # No token has more than some twenty characters, and most have three: eight per token suffice.
     encoded = tokenizer.encode_batch([texts[name][at : at + 8 * length] for name, at in chosen])
     rows = np.full((count, length), end_id(tokenizer), np.int32)
     for row, encoding in zip(rows, encoded, strict=True):

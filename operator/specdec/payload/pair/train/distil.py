@@ -1,7 +1,7 @@
 """Train the draft to predict the target's tokens (Hinton et al. 2015; Zhou et al. 2023).
 
-Speculation accepts a draft token when it is the target's own choice, so the target is the teacher
-and its own continuations are most of the text: those are what the draft meets when it serves.
+Speculation accepts a draft token if it is the target's own choice, so the target is the teacher.
+Most of the text is continuations by the target, because the draft meets these when it serves.
 """
 
 from __future__ import annotations

@@ -100,8 +100,9 @@ def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[lis
 def count_rounds(agrees: list[bool], draft_length: int, *, cut: bool) -> list[Round]:
     """Replay greedy speculation: each round gives the accepted tokens and one of the target's.
 
-    With `cut` the last round drafts no further than token `NEW_TOKENS`, as a server asked for that
-    many does; without, every round drafts in full, which is what a step gives in a long answer.
+    With `cut` the last round drafts no further than token `NEW_TOKENS`, like a server that is
+    asked for that many tokens. Without `cut` every round drafts in full, like a step in a long
+    answer.
     """
     rounds: list[Round] = []
     at = 0

@@ -124,8 +124,8 @@ def _attend(
     """
     batch, length = query.shape[:2]
     group = shape.heads // shape.kv_heads
-    # Heads before time, and the value heads repeated: plain batched products are what the CPU
-    # compiler hands to its matrix kernel; a five-index contraction runs several times slower.
+    # Put heads before time, and repeat the heads of key and value. The CPU compiler uses its
+    # matrix kernel for plain batched products. A five-index contraction runs several times slower.
     query = (query * shape.head_dim**-0.5).transpose(0, 2, 1, 3)
     key = jnp.repeat(key, group, axis=2).transpose(0, 2, 3, 1)
     value = jnp.repeat(value, group, axis=2).transpose(0, 2, 1, 3)

@@ -239,7 +239,7 @@ class Answer:
 
 
 def _check_policy(config: dict[str, Any], settings: Settings) -> None:
-    """Triton goes by `config.pbtxt`, and the model by `model.yaml`."""
+    """Check that both files agree: Triton reads `config.pbtxt`, and the model `model.yaml`."""
     policy = config.get("model_transaction_policy") or {}
     if bool(policy.get("decoupled")) != settings.decoupled:
         raise EngineError(
@@ -252,7 +252,7 @@ def _scheduler(checkpoint: Path, output: Path, settings: Settings) -> Scheduler:
     limits = {
         "maxBatchSize": settings.max_batch_size,
         "maxInputLen": settings.max_seq_len,
-        # The last step may draft behind the longest sequence.
+        # The last step may draft beyond the end of the longest sequence.
         "maxSeqLen": settings.max_seq_len + settings.speculation.length,
         "maxNumTokens": settings.max_num_tokens,
     }

@@ -19,7 +19,7 @@ class Drafter(Protocol):
 
 
 class NGramPool:
-    """What followed each n-gram: places in sequences, oldest first."""
+    """What followed each n-gram, as positions in sequences, the oldest first."""
 
     def __init__(self, size: int, *, keep_all: bool, use_oldest: bool) -> None:
         self.size = size
@@ -64,7 +64,7 @@ class NGrams:
         return self._pool.find(self._known, length)
 
     def close(self) -> None:
-        """Nothing: a pool of one sequence goes with it."""
+        """Do nothing: a pool of a single sequence ends with that sequence."""
 
 
 class SuffixAutomaton:
@@ -96,7 +96,7 @@ class SuffixAutomaton:
     def continuation(self, length: int, longest: int = -1) -> list[int]:
         """What followed the longest suffix that occurred before; empty if none did.
 
-        `longest` limits the suffix, in tokens; -1 does not.
+        `longest` is the maximum length of the suffix in tokens; -1 is no limit.
         """
         state = self._link[self._last] if self._last else 0
         if state <= 0:
@@ -145,7 +145,7 @@ class SuffixAutomaton:
 
 
 class SuffixPool:
-    """The automata of sequences that have ended, the oldest go first."""
+    """The automata of sequences that have ended; the oldest are dropped first."""
 
     def __init__(self, size: int) -> None:
         self._automata: deque[SuffixAutomaton] = deque(maxlen=size)

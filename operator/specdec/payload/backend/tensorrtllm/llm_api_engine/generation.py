@@ -107,7 +107,7 @@ class Generator:
         progress.accepted += update.accepted
         progress.steps += 1
         progress.updates.append(update)
-        # A step gives at least one token, unless the answer ends.
+        # A step gives one token more than it accepts, unless the answer ends.
         progress.ended = len(update.tokens) <= update.accepted
 
     def _proposal(

@@ -140,13 +140,13 @@ class ModelSettings:
             engine's batch times its longest sequence. `kv_cache_free_gpu_mem_fraction` is a share
             of a GPU's memory and has no meaning here.
         lookahead: the decoding shape, or None for one token a step.
-        step_latency: SIMULATION: seconds that every step lasts at least; 0 is the honest value.
+        step_latency: SIMULATION: seconds that every step lasts at least; 0 simulates nothing.
         cancel_period: seconds between checks for clients that disconnected.
-        normalize_log_probs: log probabilities are normalized within the top k, which are those of
-            the likeliest token alone in a greedy answer. TensorRT-LLM's default
+        normalize_log_probs: log probabilities are normalized within the top k. In a greedy answer
+            the top k is the likeliest token alone. True is TensorRT-LLM's default
             (cpp/tensorrt_llm/kernels/samplingTopKKernels.cu).
-        simulated_load: SIMULATION: seconds that the rank of the engine loads, a process of its
-            own; None without such a rank.
+        simulated_load: SIMULATION: seconds for which the engine's rank, a process of its own,
+            loads; None without such a rank.
         simulated_ready_early: SIMULATION: the model is ready before its rank has loaded.
     """
 

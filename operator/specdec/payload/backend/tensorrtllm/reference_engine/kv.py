@@ -107,7 +107,7 @@ class KVPool:
                 return Reservation(match, shared)
             self.held -= match.capacity
         elif not self._make_room(capacity, keep=match) and match is not None:
-            # Its prefix is copied below, so that its buffer may be evicted too.
+            # The prefix of the match is copied below, so its buffer may be evicted too.
             self._forget(match)
             self.held -= match.capacity
         if not self._make_room(capacity, keep=match):
@@ -118,7 +118,7 @@ class KVPool:
         return Reservation(match.copy(shared, capacity), shared)
 
     def release(self, buffer: KVBuffer, keep: bool) -> None:
-        """Take back a sequence's buffer, and keep its tokens for reuse where that is on."""
+        """Take back a sequence's buffer, and keep its tokens for reuse if reuse is enabled."""
         if self._reuse and keep and buffer.length >= KEY:
             self._idle[id(buffer)] = buffer
             self._by_key.setdefault(_key(buffer.tokens), []).append(buffer)

@@ -1,8 +1,9 @@
 """The Llama forward pass over several sequences at once, in float32 NumPy.
 
-The engine file holds what the build folded: norm weights and the attention scale are inside the
-projections, rotary pairs are adjacent (one complex product rotates them), and the signs of the
-gate and up projections are flipped, so that SiLU needs no negation; `payload/build/convert.py`.
+The build folds operations into the weights of the engine file (`payload/build/convert.py`). Norm
+weights and the attention scale are inside the projections. Rotary pairs are adjacent, so that one
+complex product rotates them. The signs of the gate and up projections are flipped, so that SiLU
+needs no negation.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from .config import EngineConfig
 from .kv import KVBuffer, Tokens
 from .weights import Floats
 
-# Rows of the canonical pass; any fixed number makes it a pure function of the tokens. More than
-# `Matrix.single_rows` can become, so that its products are always of one kind.
+# Rows of a block of the canonical pass. Any fixed number makes the pass a pure function of the
+# tokens. `Matrix.single_rows` is always less, so that all products of the pass are of one kind.
 CANONICAL_ROWS = 32
 
 
@@ -47,9 +48,9 @@ class Rows:
 class Matrix:
     """A projection stored in blocks of columns, [blocks, inputs, width].
 
-    OpenBLAS has a fast path for small products with AVX-512 but not with older kernels, where a
-    product of few rows costs several times that many single ones. `single_rows` is the number of
-    rows up to which row-by-row is the faster way on this machine.
+    With AVX-512, OpenBLAS has a fast path for small products. With older kernels, a product of a
+    few rows takes several times longer than a product for each row. `single_rows` is the number of
+    rows up to which one product per row is faster on this machine.
     """
 
     single_rows = 1
@@ -278,7 +279,7 @@ def _scale_llama3(
 
 
 def _measure_single_rows(matrix: Matrix) -> int:
-    """The number of rows up to which one product per row is faster than one of all."""
+    """The number of rows up to which one product per row is faster than one for all rows."""
     best = 1
     for rows in (2, 4, 8, 16):
         x = np.ones((rows, matrix.blocks.shape[1]), np.float32)

@@ -1,10 +1,10 @@
 """Lookahead decoding (Fu et al. 2024): the target drafts n-grams itself and verifies them.
 
 Every step carries two branches beside the current token. The lookahead branch is a Jacobi
-iteration: `window` columns whose levels hold the guesses of the last `ngram - 1` steps; a step's
-predictions close the n-grams that run through the levels. The verification branch tries up to
-`verification` n-grams from the pool that begin with the current token. What is accepted equals
-what the target would have chosen one token at a time.
+iteration. It has `window` columns, whose levels hold the guesses of the last `ngram - 1` steps. A
+step's predictions complete the n-grams that run through the levels. The verification branch tries
+up to `verification` n-grams from the pool that begin with the current token. What is accepted
+equals what the target would have chosen one token at a time.
 
 Rows of a step: level 0 (the current token, then guesses for the next `window - 1` positions), the
 upper levels column by column, then the candidates. Together (window + verification)(ngram - 1).
@@ -107,7 +107,8 @@ class Proposer:
         ):
             self._remember(tuple(tokens[start + 1 : start + 1 + shape.ngram].tolist()))
         self._levels = np.concatenate([self._levels[1:], closing[None, :]])
-        # A level's guesses are one position later than the level below: one token is no shift.
+        # A level's guesses are one position later than those of the level below. So one accepted
+        # token needs no shift.
         shift = min(accepted - 1, shape.window)
         if shift > 0:
             kept = self._levels[:, shift:]
@@ -119,8 +120,8 @@ class Proposer:
 def _layout(shape: Lookahead, candidates: int) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Return the mask and the positions of a step's rows.
 
-    A level-0 row sees level 0 up to itself; a row above sees level 0 up to its column and its
-    column's levels up to itself; a candidate's row sees the current token and its own beginning.
+    A level-0 row sees level 0 up to itself. A row above sees level 0 up to its column, and its
+    column's levels up to itself. A candidate's row sees the current token and its own beginning.
     """
     window, depth = shape.window, shape.ngram - 1
     first = window * depth

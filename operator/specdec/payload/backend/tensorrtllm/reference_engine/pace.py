@@ -10,7 +10,7 @@ class Pace:
 
     A simulated step begins when the device is free and its requests have arrived. Neither
     computation on the CPU nor a late wake-up makes a step longer. If the CPU needs longer than a
-    step, that step ends late, and later steps make up for at most one step of it.
+    step, that step ends late, and later steps make up for at most one step of the delay.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -21,11 +21,11 @@ class Request:
         max_new: the most tokens the answer may have.
         draft: ids to verify in one round; the answer then ends after that round, as
             TensorRT-LLM's does. None is ordinary decoding.
-        draft_logits: [drafts, vocabulary] what the draft model drew them from; its presence asks
-            for rejection sampling instead of comparison.
+        draft_logits: [drafts, vocabulary] logits from which the draft model drew the ids. With
+            them, rejection sampling replaces the comparison of ids.
         threshold: a fixed number in place of rejection sampling's random one.
-        max_draft: the most draft tokens of a round, for smaller shapes of Lookahead; 0 is no
-            limit.
+        lookahead: window, n-gram size and verification set, at most those of the model; None
+            selects those of the model.
     """
 
     prompt: Tokens
@@ -78,7 +78,7 @@ class Update:
         steps: forward passes that gave tokens so far.
         reused: tokens of the prompt that came out of the KV cache.
         error: why it ended early, on the last update; None after a whole answer.
-        due: SIMULATION: moment of the monotonic clock at which the simulated device has it.
+        due: SIMULATION: moment of the monotonic clock when the simulated device has the update.
         usage: of the request.
     """
 

@@ -3,8 +3,8 @@
 Randomness is counter-based: the noise at a position depends on the seed and the absolute position
 only. So a request draws the same tokens in one go, in rounds of speculation, in any batch.
 
-Choices are made by Gumbel-max (an argmax of logits plus noise is a sample of their softmax), which
-makes a sampled choice as easy to guard against rounding as a greedy one: see `Choice.sure`.
+Choices are made by Gumbel-max: an argmax of logits plus noise is a sample of their softmax. So a
+sampled choice is as easy to guard against rounding as a greedy one: see `Choice.sure`.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Choice:
 def adjust(rules: Sampling, logits: Floats, tokens: Tokens, generated: int) -> Floats:
     """Apply bias, penalties, bad words and the minimum length.
 
-    Penalties count the prompt as well as the answer: a BLS resends what was generated as prompt,
-    so only then is a speculated answer the same as a plain one.
+    Penalties count the prompt as well as the answer, because a BLS sends generated tokens again as
+    part of the prompt. Only so is a speculated answer equal to a plain one.
 
     Args:
         logits: [vocabulary], left unchanged.
@@ -232,7 +232,7 @@ def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
 
 
 def log_probability(logits: Floats, token: int, likeliest: int = 0) -> float:
-    """Return the log softmax of one token, over so many likeliest tokens; 0 is all tokens."""
+    """Return the log softmax of a token over the `likeliest` best tokens; 0 is all tokens."""
     top = np.maximum.reduce(logits)
     kept = logits if likeliest == 0 else np.sort(logits)[-likeliest:]
     total = np.exp(kept - top, dtype=np.float64).sum()

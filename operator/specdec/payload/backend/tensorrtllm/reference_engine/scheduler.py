@@ -47,9 +47,9 @@ class Limits:
 
 
 class Scheduler:
-    """Runs requests on one model. `submit` from any thread; listeners are called from its own.
+    """Runs requests on one model; `steps` is the number of forward passes so far.
 
-    `steps` is the number of forward passes so far.
+    Any thread may call `submit`. The scheduler's own thread calls the listeners.
     """
 
     def __init__(self, model: Llama, limits: Limits, lookahead: Lookahead | None = None) -> None:

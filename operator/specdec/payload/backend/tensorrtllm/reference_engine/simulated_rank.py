@@ -1,10 +1,10 @@
 """SIMULATION: an engine whose rank is a process of its own, as behind a TensorRT-LLM orchestrator.
 
-The rank loads its engine for some time, and then serves. No step runs before that, or after the
+The rank loads its engine for some time, and then serves. No step runs while it loads, or after the
 process has ended. An orchestrator with pre-spawned ranks reports its models as ready all the time;
 a leader, and an orchestrator that spawns its ranks, wait until the rank has loaded.
 
-Tests kill the process, or send it SIGUSR1 to end the load at once. It runs this file:
+Tests kill the process, or send it SIGUSR1 to end the load at once. The process runs this file:
 
     simulated_rank.py SECONDS MODEL
 """
@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class SimulatedRank:
-    """A rank's process, started with the object; from then on it takes the signal.
+    """The process of a rank. The constructor starts it, and returns when it accepts SIGUSR1.
 
     Args:
         model: its Triton model, by which tests find the process.
@@ -70,7 +70,8 @@ class SimulatedRank:
 def run(seconds: float) -> None:
     """Load for some seconds, and serve until a signal or the end of the parent's thread."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Its parent waits for this: the default action of the signal would end the process.
+    # Block the signal before the first report, for which the parent waits. The signal's default
+    # action would end the process.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     _report(_LOADING)
     signal.sigtimedwait([signal.SIGUSR1], seconds)

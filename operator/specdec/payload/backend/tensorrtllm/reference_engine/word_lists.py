@@ -29,7 +29,7 @@ class WordList(tuple[Word, ...]):
 
     @cached_property
     def completions(self) -> Mapping[int, Mapping[Word, npt.NDArray[np.int64]]]:
-        """The last ids of items by the ids before them, grouped by the number of those."""
+        """The last ids of items by the prefix before them; prefixes are grouped by length."""
         lengths: dict[int, dict[Word, set[int]]] = {}
         for word in self:
             prefixes = lengths.setdefault(len(word) - 1, {})
