@@ -184,7 +184,7 @@ def advisories() -> tuple[Advisory, ...]:
     return tuple(sorted(rows, key=lambda row: _numbers(row.fixed)))
 
 
-def exposed(backend: str, image: str) -> tuple[str, str] | None:
+def vulnerable_release(backend: str, image: str) -> tuple[str, str] | None:
     """The Triton release of an image with known vulnerabilities, and the release that fixes them.
 
     None if the release has no known vulnerabilities, or if neither the backend nor the tag of the

@@ -72,7 +72,7 @@ class Serving(Value):
         return self.http == "Open" and self.tls is None
 
     @property
-    def enough(self) -> int:
+    def enough_replicas(self) -> int:
         """The number of available replicas that is enough for the condition Available.
 
         With an autoscaler this is at most its minimum: further replicas may still be loading.

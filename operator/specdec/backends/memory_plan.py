@@ -79,7 +79,7 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True)
-class _Slot:
+class _Gpu:
     """A GPU before its caches: the roles with a rank on it, and bytes by part."""
 
     name: str
@@ -116,26 +116,26 @@ def plan(
         footprints, budgets: by role.
         other_gpus: MiB of each GPU of a server on another product, by the role of its model.
     """
-    slots = [
-        slot
+    gpus = [
+        gpu
         for server in ranks.servers
-        for slot in _slots(_gpu(server, gpu_mib, other_gpus) * MIB, server, footprints)
+        for gpu in _gpus(_mib(server, gpu_mib, other_gpus) * MIB, server, footprints)
     ]
-    tokens, caches = _fixed(slots, footprints, budgets)
-    drawn = {slot.name: sum(caches.get((slot.name, r), 0) for r in slot.roles) for slot in slots}
-    rooms = {slot.name: int(slot.free * _SPENDABLE) - drawn[slot.name] for slot in slots}
+    tokens, caches = _fixed(gpus, footprints, budgets)
+    drawn = {gpu.name: sum(caches.get((gpu.name, r), 0) for r in gpu.roles) for gpu in gpus}
+    rooms = {gpu.name: int(gpu.free * _SPENDABLE) - drawn[gpu.name] for gpu in gpus}
     rates = {r: f.kv_per_token for r, f in footprints.items() if r not in tokens}
     caps = {role: footprints[role].full_batch for role in rates}
-    tokens |= _divided(rooms, slots, rates, caps)
+    tokens |= _divided(rooms, gpus, rates, caps)
     caches |= {
-        (slot.name, role): tokens[role] * rates[role]
-        for slot in slots
-        for role in slot.roles
+        (gpu.name, role): tokens[role] * rates[role]
+        for gpu in gpus
+        for role in gpu.roles
         if role in rates
     }
-    devices = {slot.name: _device(slot, caches) for slot in slots}
-    crowded = {slot.name for slot in slots if sum(slot.parts.values()) >= slot.total}
-    overdrawn = {slot.name for slot in slots if drawn[slot.name] > slot.free} - crowded
+    devices = {gpu.name: _device(gpu, caches) for gpu in gpus}
+    crowded = {gpu.name for gpu in gpus if sum(gpu.parts.values()) >= gpu.total}
+    overdrawn = {gpu.name for gpu in gpus if drawn[gpu.name] > gpu.free} - crowded
     return MemoryPlan(
         devices=tuple(devices.values()),
         kv_tokens={role: tokens[role] for role in footprints},
@@ -146,24 +146,24 @@ def plan(
     )
 
 
-def _gpu(server: Server, gpu_mib: int, others: Mapping[str, int]) -> int:
+def _mib(server: Server, gpu_mib: int, others: Mapping[str, int]) -> int:
     """MiB of each GPU of a server; only a server of a single role has a product of its own."""
     (first, *_) = server.gpu_device_ids
     return others.get(first, gpu_mib)
 
 
-def _slots(total: int, server: Server, footprints: Mapping[str, Footprint]) -> list[_Slot]:
+def _gpus(total: int, server: Server, footprints: Mapping[str, Footprint]) -> list[_Gpu]:
     """The GPUs of a server's pod, each with the bytes of its ranks before caches."""
     ranks: dict[int, list[str]] = {}
     for role, ids in server.gpu_device_ids.items():
         for ordinal in ids:
             ranks.setdefault(ordinal, []).append(role)
-    slots = []
+    gpus = []
     for ordinal, roles in sorted(ranks.items()):
         parts = {f"{r}{part}": size for r in roles for part, size in footprints[r].parts.items()}
         parts["runtime"] = _runtime(total, server, roles)
-        slots.append(_Slot(f"{'+'.join(roles)}:{ordinal}", total, tuple(roles), parts))
-    return slots
+        gpus.append(_Gpu(f"{'+'.join(roles)}:{ordinal}", total, tuple(roles), parts))
+    return gpus
 
 
 def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
@@ -182,7 +182,7 @@ def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
 
 
 def _fixed(
-    slots: Collection[_Slot], footprints: Mapping[str, Footprint], budgets: Mapping[str, Budget]
+    gpus: Collection[_Gpu], footprints: Mapping[str, Footprint], budgets: Mapping[str, Budget]
 ) -> tuple[dict[str, int], _Caches]:
     """Tokens of the caches that the spec fixes, and their bytes on each GPU.
 
@@ -193,23 +193,23 @@ def _fixed(
     tokens: dict[str, int] = {}
     caches: _Caches = {}
     for role, budget in budgets.items():
-        rate, own = footprints[role].kv_per_token, [s for s in slots if role in s.roles]
+        rate, own = footprints[role].kv_per_token, [gpu for gpu in gpus if role in gpu.roles]
         if budget.tokens is not None:
             tokens[role] = budget.tokens
-            caches |= {(slot.name, role): budget.tokens * rate for slot in own}
+            caches |= {(gpu.name, role): budget.tokens * rate for gpu in own}
         elif budget.percent is not None:
-            least = min((slot.free for slot in own), default=0)
+            least = min((gpu.free for gpu in own), default=0)
             tokens[role] = least * budget.percent // 100 // rate // BLOCK * BLOCK
-            for slot in own:
-                others = sum(slot.bytes_of(other) for other in slot.roles if other != role)
-                alone = slot.free + others if slot.free else 0
-                caches[slot.name, role] = alone * budget.percent // 100
+            for gpu in own:
+                others = sum(gpu.bytes_of(other) for other in gpu.roles if other != role)
+                alone = gpu.free + others if gpu.free else 0
+                caches[gpu.name, role] = alone * budget.percent // 100
     return tokens, caches
 
 
 def _divided(
     rooms: Mapping[str, int],
-    slots: Collection[_Slot],
+    gpus: Collection[_Gpu],
     rates: Mapping[str, int],
     caps: Mapping[str, int],
 ) -> dict[str, int]:
@@ -217,20 +217,20 @@ def _divided(
     left, tokens, rising = dict(rooms), dict[str, int](), set(rates)
     while rising:
         tops = dict(caps)
-        for slot in slots:
-            here = rising.intersection(slot.roles)
+        for gpu in gpus:
+            here = rising.intersection(gpu.roles)
             rate = sum(rates[role] for role in here)
             for role in here:
-                tops[role] = min(tops[role], max(left[slot.name], 0) // rate)
+                tops[role] = min(tops[role], max(left[gpu.name], 0) // rate)
         level = min(tops[role] for role in rising)
         for role in [role for role in rising if tops[role] == level]:
             tokens[role] = level // BLOCK * BLOCK
             rising.remove(role)
-            for slot in slots:
-                left[slot.name] -= tokens[role] * rates[role] if role in slot.roles else 0
+            for gpu in gpus:
+                left[gpu.name] -= tokens[role] * rates[role] if role in gpu.roles else 0
     return tokens
 
 
-def _device(slot: _Slot, caches: _Caches) -> Device:
-    kept = {f"{role}KvCache": caches[slot.name, role] for role in slot.roles}
-    return Device(slot.name, slot.total, {**slot.parts, **kept})
+def _device(gpu: _Gpu, caches: _Caches) -> Device:
+    kept = {f"{role}KvCache": caches[gpu.name, role] for role in gpu.roles}
+    return Device(gpu.name, gpu.total, {**gpu.parts, **kept})

@@ -17,7 +17,7 @@ def payload(folder: str) -> Mapping[str, str]:
     return {f.name: f.read_text("utf-8") for f in files if f.name.endswith(".py")}
 
 
-def builder(scripts: Mapping[str, str]) -> str:
+def builder_digest(scripts: Mapping[str, str]) -> str:
     """The digest of a build program for the keys of its engines.
 
     The image check is left out: it changes no byte of an engine.

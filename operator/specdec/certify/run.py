@@ -29,7 +29,7 @@ _CLAIM = ("v1", "PersistentVolumeClaim")
 # How long a run waits for an unreachable API server, and for the deletion of an entry.
 _PATIENCE_SECONDS = 600.0
 # HTTP statuses: the caller lacks a right, or the namespace is missing. No entry could be created.
-_PERSONAL = frozenset({401, 403, 404})
+_FATAL_STATUSES = frozenset({401, 403, 404})
 
 
 class Reporter(Protocol):
@@ -183,7 +183,7 @@ class _Attempt:
         try:
             await self._create(body)
         except Rejected as error:
-            if error.code in _PERSONAL:
+            if error.code in _FATAL_STATUSES:
                 raise
             return State(True, problem=str(error))
         message, unreachable_since = "", None

@@ -22,7 +22,7 @@ _SERVER, _CLIENTS, _CLIENT = "/specdec/tls", "/specdec/clients", "/specdec/clien
 _MODE = 0o440
 # The sidecar that reports renewed certificates, and its state file, which outlives restarts.
 WATCHER = "certificate"
-_MEMORY = "/tmp/specdec-certificate"  # noqa: S108
+_STATE_FILE = "/tmp/specdec-certificate"  # noqa: S108
 # Requests equal limits, so that the sidecar does not take a pod out of the Guaranteed QoS class.
 _SMALL = {"cpu": "20m", "memory": "64Mi"}
 
@@ -90,7 +90,7 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
             name=WATCHER,
             image=image,
             pull_policy=model.spec.runtime.pull_policy,
-            command=["python3", launch.program_path("renewal.py"), _MEMORY, *paths],
+            command=["python3", launch.program_path("renewal.py"), _STATE_FILE, *paths],
             mounts=mounts,
             resources={"requests": _SMALL, "limits": _SMALL},
         ),

@@ -75,8 +75,8 @@ def _after(metrics: str | None, before: Mapping[str, float]) -> Mapping[str, flo
     deadline, last = time.monotonic() + _COUNTED_SECONDS, before
     while time.monotonic() < deadline:
         now = _read(metrics) or last
-        totals, grown = counters.speculation(now), counters.speculation(before)
-        if totals == counters.speculation(last) and totals.drafted > grown.drafted:
+        totals, earlier = counters.speculation(now), counters.speculation(before)
+        if totals == counters.speculation(last) and totals.drafted > earlier.drafted:
             break
         last = now
         time.sleep(_POLL)

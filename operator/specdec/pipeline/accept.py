@@ -11,7 +11,7 @@ from typing import Any
 
 from specdec import backends, validation
 from specdec.api.conditions import Condition, Type
-from specdec.api.matrix import exposed, support
+from specdec.api.matrix import support, vulnerable_release
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AcceptedReason, DeprecatedReason
 from specdec.desired.front import front
@@ -27,7 +27,11 @@ def accept(context: Context) -> Outcome:
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
     image = runtime.image or backends.of(model).default_image(images, version)
-    reason = AcceptedReason.BELOW_FIX_LEVEL if _below(model, image) else AcceptedReason.VALID
+    reason = (
+        AcceptedReason.BELOW_FIX_LEVEL
+        if _vulnerable_release(model, image)
+        else AcceptedReason.VALID
+    )
     accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
     plan = {
         "backend": runtime.backend.value,
@@ -64,11 +68,13 @@ def _deprecated(model: SpeculativeModel) -> Iterator[Condition]:
 def _faults_warning(model: SpeculativeModel, image: str) -> str:
     """A warning about a server with publicly known vulnerabilities."""
     backend = model.spec.runtime.backend
-    releases = _below(model, image)
+    releases = _vulnerable_release(model, image)
     if releases is None:
         return ""
     release, level = releases
-    fixed = [v for v, i in support(backend).images.items() if exposed(backend, i) is None]
+    fixed = [
+        v for v, i in support(backend).images.items() if vulnerable_release(backend, i) is None
+    ]
     http = ", and set serving.http to HealthOnly if all clients use gRPC"
     return (
         f"; warning: Triton {release} of this image has publicly known remote faults that are "
@@ -78,13 +84,13 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
     )
 
 
-def _below(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
+def _vulnerable_release(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
     """The image's Triton release, and the release that fixes its known vulnerabilities.
 
     None if the image has no known vulnerability. A server behind a proxy is not a tritonserver, so
     it has none of them.
     """
-    return None if front(model).proxy else exposed(model.spec.runtime.backend, image)
+    return None if front(model).proxy else vulnerable_release(model.spec.runtime.backend, image)
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:

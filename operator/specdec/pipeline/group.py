@@ -14,7 +14,7 @@ from specdec.pipeline.readiness import Served, Server
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 # The label that the LeaderWorkerSet controller puts on its pods.
-_SET = "leaderworkerset.sigs.k8s.io/name"
+_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 # A container that is in creation for longer than this may wait for a missing Secret.
 _CREATION = timedelta(minutes=1)
 
@@ -31,7 +31,7 @@ def serving(context: Context, revision: Revision) -> Outcome:
         context.facts,
         proceed=True,
         apply=_secret(context) + objects,
-        requeue_after=None if readiness.settled(condition) else POLL,
+        requeue_after=None if readiness.is_final(condition) else POLL,
     )
 
 
@@ -111,6 +111,6 @@ def _pods(context: Context) -> list[Object]:
     return [
         pod
         for pod in context.observed.pods
-        if pod["metadata"].get("labels", {}).get(_SET) == name
+        if pod["metadata"].get("labels", {}).get(_SET_LABEL) == name
         and not pod["metadata"].get("deletionTimestamp")
     ]

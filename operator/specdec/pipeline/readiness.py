@@ -111,7 +111,7 @@ def worst(conditions: Sequence[Condition]) -> Condition:
     return Condition(first.type, "True", first.reason, message)
 
 
-def settled(condition: Condition) -> bool:
+def is_final(condition: Condition) -> bool:
     """Whether the condition stays as it is until the resource or a pod changes."""
     return condition.status == "True" or condition.reason in _NO_PODS
 
@@ -137,7 +137,9 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
         cause = damage.reported(context, pod) or diagnosis.blocked(pod)
-        cause = cause or diagnosis.crashed(pod, budget, log) or _silent(pod) or _waits(pod)
+        cause = (
+            cause or diagnosis.crashed(pod, budget, log) or _silent(pod) or _blocking_sidecar(pod)
+        )
         if cause:
             return cause
     if server.problem:
@@ -163,7 +165,7 @@ def _silent(pod: Object) -> Cause | None:
     return None
 
 
-def _waits(pod: Object) -> Cause | None:
+def _blocking_sidecar(pod: Object) -> Cause | None:
     """Which sidecar keeps a pod from being ready; None while the server itself is not ready."""
     name = pod["metadata"]["name"]
     loading = any(

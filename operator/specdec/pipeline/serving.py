@@ -34,7 +34,7 @@ def serving(context: Context) -> Outcome:
         for revision in revisions
     ]
     condition = available(context, revisions)
-    settled = readiness.settled(condition)
+    settled = readiness.is_final(condition)
     return Outcome(
         (condition,),
         context.facts,
@@ -119,7 +119,7 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
     )
     replicas = model.replicas(role)
     # If a server has a number of replicas of its own, no autoscaler changes it.
-    enough = model.spec.serving.enough if model.own_replicas(role) is None else replicas
+    enough = model.spec.serving.enough_replicas if model.own_replicas(role) is None else replicas
     if enough == replicas:
         return bool(updated == ready == total == replicas)
     return bool(updated == total and ready >= enough)

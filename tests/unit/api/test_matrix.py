@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from specdec.api.matrix import advisories, at_least, exposed, matrix, support
+from specdec.api.matrix import advisories, at_least, matrix, support, vulnerable_release
 from specdec.api.model import Backend, Method
 from specdec.triton import contract
 from unit import support_reference
@@ -51,7 +51,7 @@ def test_a_release_without_tables_is_listed_with_a_reason() -> None:
 
 def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:
     row = support("TensorRT")
-    assert exposed("TensorRT", row.images[row.default_version]) is None
+    assert vulnerable_release("TensorRT", row.images[row.default_version]) is None
     assert all(row.serves(method, row.default_version) for method in row.methods)
 
 
@@ -73,10 +73,10 @@ def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:
 def test_the_tag_of_an_image_gives_the_release_of_its_server(
     image: str, release: str | None
 ) -> None:
-    releases = exposed("TensorRT", image)
+    releases = vulnerable_release("TensorRT", image)
     assert releases == ((release, "26.07") if release else None)
     # The Reference image is built from a wheel, whatever its tag.
-    assert exposed("Reference", image) == ("24.10", "26.07")
+    assert vulnerable_release("Reference", image) == ("24.10", "26.07")
 
 
 def test_advisories_come_in_the_order_of_their_fixes() -> None:

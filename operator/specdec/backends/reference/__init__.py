@@ -5,7 +5,7 @@ from typing import Any
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends import methods, programs
-from specdec.backends.building import DTYPES, keyed, limits, speculation
+from specdec.backends.building import DTYPES, engine_of_plan, limits, speculation
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
 from specdec.backends.methods import MethodDefinition
@@ -63,10 +63,10 @@ class Reference:
         inputs = {
             "plan": plan,
             "image": facts.image,
-            "scripts": programs.builder(self.scripts()),
+            "scripts": programs.builder_digest(self.scripts()),
             "gpuProduct": None,
         }
-        return keyed(checkpoint.role, plan, inputs)
+        return engine_of_plan(checkpoint.role, plan, inputs)
 
     def needs(self, model: SpeculativeModel, engine: Engine, facts: Facts) -> Needs:
         """As many GPUs as serve the engine. The CPU converts layer by layer in little memory."""

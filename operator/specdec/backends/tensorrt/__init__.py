@@ -7,7 +7,7 @@ from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends import methods, programs
-from specdec.backends.building import DTYPES, keyed, limits, speculation
+from specdec.backends.building import DTYPES, engine_of_plan, limits, speculation
 from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
 from specdec.backends.methods import MethodDefinition
@@ -71,8 +71,10 @@ class TensorRT:
         role = checkpoint.role
         plan = self._plan(model, checkpoint, facts)
         if model.models[role].engine.prebuilt is None:
-            scripts = programs.builder(self.scripts())
-            return keyed(role, plan, {"plan": plan, "image": facts.image, "scripts": scripts})
+            scripts = programs.builder_digest(self.scripts())
+            return engine_of_plan(
+                role, plan, {"plan": plan, "image": facts.image, "scripts": scripts}
+            )
         digest = facts.checkpoints[f"{role}-engine"].digest
         key = names.digest({"prebuilt": digest})
         return Engine(role, key, {**plan, "key": key}, checkpoint=digest)
