@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use simulation::numbers::Numbers;
-use simulation::{Run, grid};
+use simulation::{MOST, Run, grid};
 use triton_specdec::draft_length::estimate::{Acceptance, Curve, Verification};
-use triton_specdec::draft_length::{AdaptivePolicy, DraftLength, FixedLength, expected_tokens};
+use triton_specdec::draft_length::{
+    AdaptivePolicy, Alternative, DraftLength, FixedLength, expected_tokens,
+};
 
 mod simulation;
 
@@ -196,4 +198,22 @@ fn fixed_length_never_changes() {
     fixed.round_completed(3, 0, 1.0, 1.0);
     assert_eq!(fixed.choose().length, 3);
     assert_eq!(fixed.target_only_tokens(), 0);
+}
+
+#[test]
+fn candidates_of_lookups_that_were_right_without_a_round_earn_one() {
+    let policy = AdaptivePolicy::new(0, MOST, 4, Box::new(|| 0.0));
+    let mut sequence = policy.sequence();
+    // A step of the target takes 20 ms, whatever it verifies.
+    sequence.target_only_completed(16, 0.32);
+    sequence.lookup_completed(&[0], 0, 0.02);
+    let classes = [0; 3];
+    assert_eq!(sequence.choose_lookup(&classes, Alternative::TargetOnly), 0);
+    for _ in 0..40 {
+        sequence.lookup_compared(&classes, classes.len());
+    }
+    assert_eq!(
+        sequence.choose_lookup(&classes, Alternative::TargetOnly),
+        classes.len()
+    );
 }

@@ -234,11 +234,13 @@ impl DraftLength for AdaptiveSequence {
         let now = (shared.clock)();
         let survivals = self.lookups.survivals(classes, now, &shared.lookups);
         let acceptance = self.acceptance.value(now, Some(&shared.acceptance));
-        let most = shared.most;
+        let (most, shares) = (shared.most, shared.shares_verifications());
         let costs = shared.costs();
         let worth = survivals.get(..most).unwrap_or(&survivals);
         let restart = match alternative {
             Alternative::Stream => costs.restart.value,
+            // The verification waits for the proposals of the other sequences.
+            Alternative::DraftModel if shares => costs.draft.at(self.chosen),
             _ => 0.0,
         };
         let (length, speed) = lookup::fastest(worth, costs, restart);
@@ -253,11 +255,18 @@ impl DraftLength for AdaptiveSequence {
     }
 
     fn lookup_completed(&mut self, classes: &[usize], accepted: usize, verify_seconds: f64) {
+        if let Some(policy) = &self.policy {
+            let mut shared = locked(policy);
+            shared.worked += verify_seconds;
+            shared.costs().verify.add(classes.len(), verify_seconds);
+        }
+        self.lookup_compared(classes, accepted);
+    }
+
+    fn lookup_compared(&mut self, classes: &[usize], accepted: usize) {
         let Some(policy) = &self.policy else { return };
         let mut shared = locked(policy);
         let now = (shared.clock)();
-        shared.worked += verify_seconds;
-        shared.costs().verify.add(classes.len(), verify_seconds);
         self.lookups.add(classes, accepted, now);
         shared.lookups.add(classes, accepted, now);
     }

@@ -12,14 +12,15 @@ use crate::lookup::CLASSES;
 
 /// The first guess for each class. The columns are lengths of the match: from 1, 2, 4, 8, 16 and 32
 /// tokens on. The first row is for occurrences that disagree about the next token, the second for
-/// occurrences that agree. The last two rows are the same for the memory. The guesses are rounded
-/// down from the results for the texts of `make bench NAME=drafting`. Another text predicts a token
-/// as well or worse, so the guesses for the memory are lower.
+/// occurrences that agree. The last two rows are the same for the memory. The guesses are below the
+/// results for the texts of `make bench NAME=drafting`: if a guess is too low, candidates that were
+/// not verified raise the estimate at no cost. Another text predicts a token as well or worse, so
+/// the guesses for the memory are lower.
 const GUESSES: [f64; CLASSES] = [
-    0.1, 0.15, 0.15, 0.3, 0.3, 0.5, //
-    0.4, 0.6, 0.8, 0.85, 0.9, 0.95, //
     0.1, 0.1, 0.15, 0.2, 0.3, 0.4, //
-    0.3, 0.4, 0.6, 0.7, 0.8, 0.9,
+    0.2, 0.35, 0.5, 0.7, 0.85, 0.95, //
+    0.1, 0.1, 0.1, 0.15, 0.2, 0.3, //
+    0.15, 0.25, 0.4, 0.6, 0.75, 0.85,
 ];
 
 /// The acceptance of candidate tokens, by their class.

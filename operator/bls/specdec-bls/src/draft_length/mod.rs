@@ -95,6 +95,9 @@ pub trait DraftLength: Send {
     fn choose_lookup(&mut self, classes: &[usize], alternative: Alternative) -> usize;
     /// The verification of candidate tokens of these classes has ended.
     fn lookup_completed(&mut self, classes: &[usize], accepted: usize, verify_seconds: f64);
+    /// Candidate tokens of these classes were not verified, but the target generated the same ones
+    /// up to a number.
+    fn lookup_compared(&mut self, classes: &[usize], accepted: usize);
     /// The sequence has ended; further calls change nothing.
     fn close(&mut self);
 }
@@ -130,5 +133,6 @@ impl DraftLength for FixedLength {
         classes.len().min(self.0)
     }
     fn lookup_completed(&mut self, _: &[usize], _: usize, _: f64) {}
+    fn lookup_compared(&mut self, _: &[usize], _: usize) {}
     fn close(&mut self) {}
 }

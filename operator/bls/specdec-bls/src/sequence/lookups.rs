@@ -2,6 +2,7 @@
 
 use super::chunk::{Proposal, Source};
 use super::phase::TargetOnlyRun;
+use super::unused_candidate::UnusedCandidate;
 use super::{Sequence, Step};
 use crate::draft_length::Alternative;
 
@@ -53,6 +54,7 @@ impl Sequence {
             return None;
         }
         self.learn();
+        self.compare_unused_candidate();
         let alternative = match self.resources.has_draft {
             true => Alternative::DraftModel,
             false if self.is_streaming() => Alternative::Stream,
@@ -65,10 +67,16 @@ impl Sequence {
         let mut candidate = lookup.candidate(self.tokens.ids(), most)?;
         let policy = &mut self.resources.draft_length;
         let length = policy.choose_lookup(&candidate.classes, alternative);
+        if length == 0 {
+            let start = self.tokens.len();
+            self.unused
+                .get_or_insert_with(|| UnusedCandidate::new(candidate, start));
+            return None;
+        }
         candidate.tokens.truncate(length);
         candidate.classes.truncate(length);
         let memory = candidate.is_from_memory();
-        (length > 0).then_some(Proposal {
+        Some(Proposal {
             tokens: candidate.tokens,
             source: Source::Lookup {
                 memory,
@@ -76,5 +84,19 @@ impl Sequence {
             },
             ..Proposal::default()
         })
+    }
+
+    /// Report to the draft length policy whether a candidate that it did not use was right.
+    fn compare_unused_candidate(&mut self) {
+        let Some(unused) = self.unused.take() else {
+            return;
+        };
+        match unused.outcome(self.tokens.ids()) {
+            Some((classes, accepted)) => {
+                let policy = &mut self.resources.draft_length;
+                policy.lookup_compared(classes, accepted);
+            }
+            None => self.unused = Some(unused),
+        }
     }
 }

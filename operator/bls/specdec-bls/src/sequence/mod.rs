@@ -23,6 +23,7 @@ pub mod stop_words;
 mod target_only;
 mod target_only_calls;
 pub mod tokens;
+mod unused_candidate;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,7 @@ use self::chunk::Chunk;
 use self::part::Part;
 use self::rendering::Rendering;
 use self::tokens::Tokens;
+use self::unused_candidate::UnusedCandidate;
 use crate::draft_length::DraftLength;
 use crate::engine::{Call, EngineResult};
 use crate::error::Error;
@@ -72,6 +74,8 @@ pub struct Sequence {
     /// The draft length that the policy chose for this round. Near the end of the answer, the
     /// proposal is shorter.
     draft_length: usize,
+    /// The last candidate of a lookup that the policy did not use.
+    unused: Option<UnusedCandidate>,
     /// Most tokens of this round's proposal.
     most_draft_tokens: usize,
     rendering: Rendering,
@@ -105,6 +109,7 @@ impl Sequence {
             last_stream: 0,
             draft_length: 0,
             most_draft_tokens: 0,
+            unused: None,
             unrendered: None,
         }
     }

@@ -196,7 +196,8 @@ pub(super) fn token_outputs() -> Vec<Cow<'static, str>> {
     vec!["output_ids".into(), "sequence_length".into()]
 }
 
-fn common_prefix(first: &[i32], second: &[i32]) -> usize {
+/// How many tokens both lists begin with.
+pub(super) fn common_prefix(first: &[i32], second: &[i32]) -> usize {
     first
         .iter()
         .zip(second)

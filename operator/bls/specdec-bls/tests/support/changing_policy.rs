@@ -78,6 +78,9 @@ impl DraftLength for ChangingPolicy {
     fn choose_lookup(&mut self, classes: &[usize], _: Alternative) -> usize {
         self.numbers.lock().unwrap().between(0, classes.len())
     }
+    fn lookup_compared(&mut self, classes: &[usize], accepted: usize) {
+        assert!(accepted <= classes.len() && classes.len() <= accepted + 1);
+    }
     fn lookup_completed(&mut self, classes: &[usize], accepted: usize, verify_seconds: f64) {
         assert!(accepted <= classes.len() && verify_seconds > 0.0);
         self.reports.lock().unwrap().accepted += accepted;
