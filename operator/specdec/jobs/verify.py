@@ -197,24 +197,7 @@ def _status(verification: Verification) -> Json:
         status["failure"] = verification.failures[0].sentence[:_MESSAGE_CHARACTERS]
     if verification.divergence is not None:
         status["divergence"] = _divergence(verification.divergence)
-    return {**status, **_drafts(verification)}
-
-
-def _drafts(verification: Verification) -> Json:
-    """The counts of draft tokens and rounds, as far as they are known."""
-    counts: Json = {}
-    if verification.draft_tokens is not None:
-        counts["draftedTokens"] = verification.draft_tokens
-        counts["acceptedTokens"] = verification.accepted_tokens or 0
-    if verification.sources:
-        counts["sources"] = verify_counts.by_source(verification.sources)
-    if verification.acceptance_percent is not None:
-        counts["acceptancePercent"] = round(verification.acceptance_percent)
-    if verification.rounds is not None:
-        counts["rounds"] = verification.rounds
-    if verification.tokens_per_round is not None:
-        counts["tokensPerRound"] = f"{verification.tokens_per_round:.2f}"
-    return counts
+    return {**status, **verify_counts.compared(verification)}
 
 
 def _divergence(first: Divergence) -> str:

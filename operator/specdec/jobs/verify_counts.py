@@ -1,7 +1,8 @@
-"""Count the draft tokens of a server whose engine drafts by itself, for the verification Job.
+"""Count draft tokens for the verification Job.
 
-The server's front end takes and returns text, and reports draft tokens with each answer. No
-request can turn drafting off, so there is no answer of the target alone to compare with.
+A server whose engine drafts by itself takes and returns text, and reports draft tokens with each
+answer. No request can turn drafting off there, so there is no answer of the target alone to
+compare with.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from specdec.client.dataset import Entry
 from specdec.client.errors import RefusedError
 from specdec.client.metrics import SourceTotals
 from specdec.client.model_names import TARGET
+from specdec.client.verification_result import Verification
 from specdec.jobs.result import JobError
 
 _MESSAGE_CHARACTERS = 300
@@ -78,6 +80,23 @@ def answers(
 def drafts(drafted: int, accepted: int) -> dict[str, Any]:
     """The fields of `status.speculation` for numbers of draft tokens."""
     return {"active": drafted > 0, **_tokens(drafted, accepted)}
+
+
+def compared(verification: Verification) -> dict[str, Any]:
+    """The fields of `status.speculation` for the draft tokens and rounds that are known."""
+    counts: dict[str, Any] = {}
+    if verification.draft_tokens is not None:
+        counts["draftedTokens"] = verification.draft_tokens
+        counts["acceptedTokens"] = verification.accepted_tokens or 0
+    if verification.sources:
+        counts["sources"] = by_source(verification.sources)
+    if verification.acceptance_percent is not None:
+        counts["acceptancePercent"] = round(verification.acceptance_percent)
+    if verification.rounds is not None:
+        counts["rounds"] = verification.rounds
+    if verification.tokens_per_round is not None:
+        counts["tokensPerRound"] = f"{verification.tokens_per_round:.2f}"
+    return counts
 
 
 def by_source(sources: Sequence[SourceTotals]) -> list[dict[str, Any]]:
