@@ -237,13 +237,13 @@ impl DraftLength for AdaptiveSequence {
         let (most, shares) = (shared.most, shared.shares_verifications());
         let costs = shared.costs();
         let worth = survivals.get(..most).unwrap_or(&survivals);
-        let restart = match alternative {
+        let more = match alternative {
             Alternative::Stream => costs.restart.value,
             // The verification waits for the proposals of the other sequences.
             Alternative::DraftModel if shares => costs.draft.at(self.chosen),
             _ => 0.0,
         };
-        let (length, speed) = lookup::fastest(worth, costs, restart);
+        let (length, speed) = lookup::fastest(worth, costs, more);
         let slower = match alternative {
             Alternative::TargetOnly | Alternative::Stream => false,
             Alternative::DraftModel => {

@@ -104,6 +104,15 @@ impl Rounds {
     }
 }
 
+/// The product of the chances up to each one: that the target accepts a token and all before it.
+pub(super) fn survivals(chances: impl Iterator<Item = f64>) -> Vec<f64> {
+    let products = chances.scan(1.0, |survival, chance| {
+        *survival *= chance;
+        Some(*survival)
+    });
+    products.collect()
+}
+
 /// A mean in which new values weigh more.
 #[derive(Clone, Debug, Default)]
 pub struct Mean {

@@ -7,7 +7,7 @@
 //! dynamic draft lengths (SpecDec++, Huang et al. 2024, arXiv:2405.19715).
 
 use super::costs::Costs;
-use super::estimate::Acceptance;
+use super::estimate::{Acceptance, survivals};
 use crate::lookup::CLASSES;
 
 /// The first guess for each class. The columns are lengths of the match: from 1, 2, 4, 8, 16 and 32
@@ -51,11 +51,7 @@ impl ByClass {
             Some(own.value(now, prior.0.get(*class)))
         };
         let chances = classes.iter().map(|class| chance(class).unwrap_or(0.0));
-        let products = chances.scan(1.0, |survival, chance| {
-            *survival *= chance;
-            Some(*survival)
-        });
-        products.collect()
+        survivals(chances)
     }
 }
 
@@ -64,8 +60,8 @@ impl ByClass {
 pub(super) const GAIN: f64 = 1.15;
 
 /// The number of candidate tokens with the most tokens a second, and that speed. 0 if the target
-/// alone is faster. The round costs `restart` seconds besides its verification.
-pub(super) fn fastest(survivals: &[f64], costs: &Costs, restart: f64) -> (usize, f64) {
+/// alone is faster. The round costs `more` seconds besides its verification.
+pub(super) fn fastest(survivals: &[f64], costs: &Costs, more: f64) -> (usize, f64) {
     let mut best = (0, GAIN * costs.speed(0, 0.0));
     let mut expected = 1.0;
     for (index, survival) in survivals.iter().enumerate() {
@@ -75,7 +71,7 @@ pub(super) fn fastest(survivals: &[f64], costs: &Costs, restart: f64) -> (usize,
             // Nothing was measured: the first round measures it.
             return (survivals.len(), 0.0);
         }
-        let speed = expected / (seconds + restart);
+        let speed = expected / (seconds + more);
         if speed > best.1 {
             best = (index + 1, speed);
         }

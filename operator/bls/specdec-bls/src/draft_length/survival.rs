@@ -13,6 +13,7 @@
 //! trained head in place of the log probabilities.
 
 use super::costs::Costs;
+use super::estimate::survivals;
 
 /// Classes by the probability of a token, in tenths.
 const TENTHS: usize = 10;
@@ -126,12 +127,7 @@ impl Survival {
     /// For each token, the chance that the target accepts it and all tokens before it.
     fn survivals(&self, log_probs: &[f32]) -> Vec<f64> {
         let chances = log_probs.iter().enumerate();
-        let chances = chances.map(|(index, log_prob)| self.chance(index, *log_prob));
-        let products = chances.scan(1.0, |survival, chance| {
-            *survival *= chance;
-            Some(*survival)
-        });
-        products.collect()
+        survivals(chances.map(|(index, log_prob)| self.chance(index, *log_prob)))
     }
 
     /// The chance that the target accepts the token at this index, if it accepts all before it.
