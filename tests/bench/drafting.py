@@ -118,7 +118,8 @@ def _compare(
 ) -> None:
     """Print each side's share of plain speed, and its tokens for each step of the target.
 
-    All servers answer all texts once before the first measurement, so that policies know the costs.
+    All servers answer all texts once before the first measurement, so that policies know the
+    costs.
     """
     for server in servers.values():
         for kind in KINDS:

@@ -104,7 +104,7 @@ def test_operator_has_only_needed_rights_on_optional_kinds(
     rows = (re.split(r"\s{2,}", line.strip()) for line in output.splitlines())
     verbs = {row[0]: set(row[-1].strip("[]").split()) for row in rows}
     for extra in OPTIONAL_KINDS.values():
-        name = f"{extra.plural}.{extra.watched[0]}"
+        name = f"{extra.plural}.{extra.triple[0]}"
         assert verbs[name] == {"get", "list", "watch", "create", "patch", "delete"}, name
 
 

@@ -25,8 +25,8 @@ CLIENTS = 6
 TOKENS = 150
 # Long enough that every answer is under way when the hook begins, short of its timeout.
 BLS_STEP_MS = 2.0
-# An answer takes half as long again as the exit timeout of the tests' servers: what the hook does
-# not wait for is cut, as an answer longer than linger and moving time was.
+# An answer takes 1.5 times the exit timeout of the tests' servers. So it is cut unless the hook
+# waits for it.
 ENSEMBLE_STEP_MS = 50.0
 
 

@@ -73,7 +73,7 @@ def test_a_rolling_restart_loses_no_request(
             hook = launch.pre_stop(
                 PLAIN,
                 linger_seconds=0,
-                moving_seconds=60,
+                reconnect_seconds=60,
                 exit_timeout_seconds=60,
                 metrics_port=old.metrics_port,
                 client_ports=(old.http_port, old.grpc_port),

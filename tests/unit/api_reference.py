@@ -42,7 +42,8 @@ def render(crd: Schema) -> str:
         if "properties" in part:
             lines += ["", *table(part)]
         else:
-            lines += ["", f"Type {_type(part)}, default {_default(part)}."]
+            default = f", default {_default(part)}" if _default(part) else ""
+            lines += ["", f"Type {_type(part)}{default}."]
         lines.append("")
     lines += [STATUS.strip("\n"), "", *table(status), "", RULES.strip("\n"), ""]
     lines += [f"- {message}" for message in dict.fromkeys(messages(schema))]

@@ -55,9 +55,11 @@ def _overview(template: str) -> Iterator[str]:
     for sample, anchor in samples_of(template):
         planned = plan(sample)
         method, processes = planned["plan"]["method"], _processes(planned["plan"])
-        # The plan has the processes of the first server, which is the target's.
-        server = " (target)" if len(planned["servers"]) > 1 else ""
-        yield f"| [`{sample}`](#{anchor}) | `{method}` | {_gpus(planned)} | {processes}{server} |"
+        # The plan has the processes of the first server, which is the target's. A draft's server
+        # has one for each GPU.
+        _, *others = planned["servers"]
+        draft = f" (target) + {others[0]['gpusPerPod']} (draft)" if others else ""
+        yield f"| [`{sample}`](#{anchor}) | `{method}` | {_gpus(planned)} | {processes}{draft} |"
 
 
 def _gpus(planned: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from specdec.api.matrix import support
 from specdec.api.reasons import MemoryReason
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
-from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
+from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
 from specdec.dry_run import configuration
 from specdec.dry_run.plan import Plan, make
 from specdec.dry_run.resource import read
@@ -101,13 +101,13 @@ def sizes(name: str) -> Sizes:
 @cache
 def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
     """A model on one GPU."""
-    engine = Engine(
+    engine = EngineSizes(
         sizes=sizes(name),
         tensor=1,
         pipeline=1,
-        body_bytes=body_bytes,
-        dtype_bytes=AUTO_BYTES,
-        kv_bytes=AUTO_BYTES,
+        bytes_per_body_parameter=body_bytes,
+        bytes_per_value=AUTO_BYTES,
+        bytes_per_kv_element=AUTO_BYTES,
         max_batch_size=1,
         max_seq_len=SEQUENCE,
         max_num_tokens=SEQUENCE,

@@ -87,10 +87,12 @@ def _formats(row: Support) -> Iterator[str]:
     for name, least in row.kv_cache_quantization.items():
         yield f"| `quantization.kvCache` {name} | {least} |"
     if row.removed:
+        weights = [name for name in row.removed.formats if name in row.quantization]
+        caches = [name for name in row.removed.formats if name in row.kv_cache_quantization]
         yield ""
         yield (
             f"GPUs of compute capability {row.removed.since} to below {row.removed.until} do not "
-            f"support {', '.join(row.removed.formats)}, for weights or for caches."
+            f"support weights in {', '.join(weights)}, or caches in {', '.join(caches)}."
         )
 
 

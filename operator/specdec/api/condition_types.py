@@ -28,5 +28,5 @@ class Type(StrEnum):
 # Measured while the resource serves; they block Ready only if the spec requests it.
 VERIFIED = (Type.SPECULATION_ACTIVE, Type.OUTPUT_EQUIVALENT, Type.SPECULATION_EFFECTIVE)
 MEASURED = (*VERIFIED, Type.BENCHMARK_COMPLETED)
-# Present only where the spec has the feature, or what is deprecated; they never block Ready.
+# Present only where the spec uses the feature, or something deprecated; they never block Ready.
 OPTIONAL = frozenset({Type.SCALING_READY, Type.ROUTE_READY, Type.DEPRECATED, Type.VOLUME_PRUNED})

@@ -16,7 +16,7 @@ class OptionalKind(NamedTuple):
     plural: str
 
     @property
-    def watched(self) -> tuple[str, str, str]:
+    def triple(self) -> tuple[str, str, str]:
         """Group, version and plural."""
         return triple(self.version, self.plural)
 

@@ -92,7 +92,7 @@ class Support:
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
         deprecation_link: the link to the announcement of the deprecation.
-        replacements: by method, the method of the backend that replaces this one.
+        replacements: for each method, the method to use in the backend that replaces this backend.
         instead: what serves in place of a method that the backend does not serve, by method.
         control: who runs the speculation loop, if it is the same for all methods.
     """

@@ -42,9 +42,9 @@ class Baseline(Value):
 class Benchmark(Value):
     """A longer measurement at several numbers of clients, with and without speculation.
 
-    Without `baseline`, both are requests to the service itself. `concurrency` lists these numbers;
-    if it is empty, `CONCURRENCY` is used. `requests` is the number of requests for each of them,
-    with speculation and again without.
+    Without `baseline`, both sides are requests to the service itself. `concurrency` lists the
+    numbers of clients; if it is empty, `CONCURRENCY` is used. `requests` is the number of requests
+    at each number of clients, with speculation and again without.
     """
 
     mode: Literal["Disabled", "OnReady"] = "Disabled"

@@ -16,7 +16,7 @@ from specdec.api.matrix import Backend, support
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.methods.block import Control
 from specdec.api.model_spec import (
-    Gpu,
+    Devices,
     GpuClass,
     KvCache,
     Limits,
@@ -39,7 +39,7 @@ __all__ = [
     "VERSION",
     "Backend",
     "Benchmark",
-    "Gpu",
+    "Devices",
     "HuggingFaceSource",
     "KvCache",
     "Limits",
@@ -202,7 +202,7 @@ class SpeculativeModel(Value):
         return None if own is None else own.replicas
 
     def replicas(self, role: str = "target") -> int:
-        """The desired replicas of a server now; without replicas of the target, no draft's run."""
+        """The desired replicas of a server now; 0 for every server if the target has none."""
         serving = 0 if self.spec.suspend else self.spec.serving.replicas
         own = self.own_replicas(role)
         return serving if own is None or serving == 0 else own

@@ -43,7 +43,7 @@ class OwnServer(Value):
     gpu: OwnGpu | None = None
 
 
-class Gpu(Value):
+class Devices(Value):
     """GPU ordinals inside the pod; if empty, the operator chooses them."""
 
     device_ids: tuple[int, ...] = ()
@@ -111,7 +111,7 @@ class ModelSpec(Value):
     dtype: Dtype = "Auto"
     quantization: Quantization = Quantization()
     parallelism: Parallelism = Parallelism()
-    gpu: Gpu = Gpu()
+    gpu: Devices = Devices()
     limits: Limits = Limits()
     engine: EngineOptions = EngineOptions()
     kv_cache: KvCache = KvCache()

@@ -22,7 +22,7 @@ CERTIFICATE = f"{GROUP}/certificate"
 # The node label that GPU feature discovery writes.
 GPU_PRODUCT = "nvidia.com/gpu.product"
 # Annotation of a Service: the kinds of the optional objects that the resource may have.
-OPTIONAL_KINDS = f"{GROUP}/optional-kinds"
+OPTIONAL_KINDS_ANNOTATION = f"{GROUP}/optional-kinds"
 # The controller of groups of pods that serve as one.
 GROUP_API, GROUP_KIND = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 LABEL_LIMIT = 63

@@ -22,7 +22,7 @@ _MORE = ("kvHeads", "headDim", "intermediateSize", "expertsPerToken")
 _MOST = 10**8
 
 
-def stored_bytes(checkpoint: Checkpoint | None, sizes: Sizes, dtype: int) -> float:
+def bytes_per_stored_parameter(checkpoint: Checkpoint | None, sizes: Sizes, dtype: int) -> float:
     """Bytes of a parameter of a model that the build does not quantize.
 
     A checkpoint that is already quantized keeps its format, so its files have the size of the

@@ -7,7 +7,7 @@ from typing import Any
 from specdec.api.model import Severity
 from specdec.api.reasons import Reason
 
-Facts = Mapping[str, Any]
+CheckpointFacts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

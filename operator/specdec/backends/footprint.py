@@ -52,13 +52,14 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineSizes:
     """One engine as it is built and served.
 
     Attributes:
-        body_bytes: bytes of a parameter between embedding and output; 0.5 for four bits.
-        dtype_bytes: bytes of a value that is never quantized, such as an activation.
-        kv_bytes: bytes of an element of the key/value cache.
+        bytes_per_body_parameter: bytes of a parameter between embedding and output; 0.5 for
+            four bits.
+        bytes_per_value: bytes of a value that is never quantized, such as an activation.
+        bytes_per_kv_element: bytes of an element of the key/value cache.
         max_seq_len: tokens of a sequence that users see; the engine is built for `draft_len` more.
         draft_len: draft tokens of each sequence that one step verifies.
         head_bytes: bytes of the draft heads in this engine.
@@ -70,9 +71,9 @@ class Engine:
     sizes: Sizes
     tensor: int
     pipeline: int
-    body_bytes: float
-    dtype_bytes: int
-    kv_bytes: int
+    bytes_per_body_parameter: float
+    bytes_per_value: int
+    bytes_per_kv_element: int
     max_batch_size: int
     max_seq_len: int
     max_num_tokens: int
@@ -104,7 +105,7 @@ class Footprint:
     build_gpus: int = 0
 
 
-def footprint(engine: Engine) -> Footprint:
+def footprint(engine: EngineSizes) -> Footprint:
     """The footprint of the largest rank of an engine."""
     sequence = math.ceil((engine.max_seq_len + engine.draft_len) / BLOCK) * BLOCK
     parts = {
@@ -122,7 +123,7 @@ def footprint(engine: Engine) -> Footprint:
     )
 
 
-def _weights(engine: Engine) -> int:
+def _weights(engine: EngineSizes) -> int:
     """The weights of a rank: tensor parallelism splits all of them except the embedding."""
     ranks = engine.tensor * engine.pipeline
     if engine.file_bytes is not None:
@@ -130,10 +131,12 @@ def _weights(engine: Engine) -> int:
     ends = float(engine.sizes.embedding)
     if engine.pipeline == 1:
         ends += engine.sizes.embedding / engine.tensor
-    return math.ceil(engine.sizes.body * engine.body_bytes / ranks + ends * engine.dtype_bytes)
+    return math.ceil(
+        engine.sizes.body * engine.bytes_per_body_parameter / ranks + ends * engine.bytes_per_value
+    )
 
 
-def _activations(engine: Engine) -> int:
+def _activations(engine: EngineSizes) -> int:
     """The live tensors of one layer, for a full step of tokens.
 
     For each token these are four tensors of the hidden size; queries, keys and values; gate, up
@@ -147,18 +150,18 @@ def _activations(engine: Engine) -> int:
     # `trtllm-build` raises max_num_tokens until a full batch of sequences fits with its draft
     # tokens.
     tokens = max(engine.max_num_tokens, engine.max_batch_size * (1 + engine.draft_len))
-    return width * tokens * engine.dtype_bytes
+    return width * tokens * engine.bytes_per_value
 
 
-def _logits(engine: Engine) -> int:
+def _logits(engine: EngineSizes) -> int:
     """Logits of a step: every sequence of the batch, each with its draft tokens."""
     row = engine.max_batch_size * engine.sizes.vocab * _FP32
     gathered = _GATHERED_STEPS if engine.gathers_logits else 0
     return row * (_LOGIT_COPIES * (1 + engine.draft_len) + gathered)
 
 
-def _kv_per_token(engine: Engine) -> int:
+def _kv_per_token(engine: EngineSizes) -> int:
     """Bytes of a token in a pipeline stage's cache; a rank holds at least one key/value head."""
     layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
     heads = math.ceil(engine.sizes.kv_heads / engine.tensor)
-    return 2 * layers * heads * engine.sizes.head_dim * engine.kv_bytes
+    return 2 * layers * heads * engine.sizes.head_dim * engine.bytes_per_kv_element

@@ -187,24 +187,33 @@ def _fixed(
     """Tokens of the caches that the spec fixes, and their bytes on each GPU.
 
     A percentage applies to the memory that is free when its model loads. Of two models on a GPU,
-    the first to load gets the larger cache, and the order is not known. Therefore the bytes are
-    those of the first, and the tokens those of the last: both are the worst case.
+    the first to load gets the larger cache, and the order is not known. So the bytes are those of
+    a model that loads first, and the tokens those of one that loads last: both are the worst case.
     """
-    tokens: dict[str, int] = {}
     caches: _Caches = {}
     for role, budget in budgets.items():
-        rate, own = footprints[role].kv_per_token, [gpu for gpu in gpus if role in gpu.roles]
-        if budget.tokens is not None:
-            tokens[role] = budget.tokens
-            caches |= {(gpu.name, role): budget.tokens * rate for gpu in own}
-        elif budget.percent is not None:
-            least = min((gpu.free for gpu in own), default=0)
-            tokens[role] = least * budget.percent // 100 // rate // BLOCK * BLOCK
-            for gpu in own:
+        for gpu in (gpu for gpu in gpus if role in gpu.roles):
+            if budget.tokens is not None:
+                caches[gpu.name, role] = budget.tokens * footprints[role].kv_per_token
+            elif budget.percent is not None:
                 others = sum(gpu.bytes_of(other) for other in gpu.roles if other != role)
                 alone = gpu.free + others if gpu.free else 0
                 caches[gpu.name, role] = alone * budget.percent // 100
+    tokens: dict[str, int] = {}
+    for role, budget in budgets.items():
+        if budget.tokens is not None:
+            tokens[role] = budget.tokens
+        elif budget.percent is not None:
+            least = min((_left(gpu, role, caches) for gpu in gpus if role in gpu.roles), default=0)
+            rate = footprints[role].kv_per_token
+            tokens[role] = least * budget.percent // 100 // rate // BLOCK * BLOCK
     return tokens, caches
+
+
+def _left(gpu: _Gpu, role: str, caches: _Caches) -> int:
+    """Bytes that are free on a GPU when a role loads after the other roles with fixed caches."""
+    others = sum(caches.get((gpu.name, other), 0) for other in gpu.roles if other != role)
+    return max(gpu.free - others, 0)
 
 
 def _divided(

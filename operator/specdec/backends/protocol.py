@@ -51,7 +51,7 @@ class Backend(Protocol):
         Called only for a backend on GPUs.
         """
 
-    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+    def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """The engines for the checkpoints in `facts`; none if the backend serves checkpoints.
 
         An engine's key covers everything that changes its bytes. A prebuilt engine is the

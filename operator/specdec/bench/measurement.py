@@ -108,7 +108,8 @@ class Measurement:
         self._unreachable_in_a_row = 0
         self._done = 0
         self._total = len(settings.arms) * sum(
-            settings.sent(level) + _warmup(settings, level) for level in settings.concurrency
+            settings.requests_at(level) + _warmup(settings, level)
+            for level in settings.concurrency
         )
 
     async def run(self) -> None:
@@ -181,7 +182,9 @@ class Measurement:
             if count := _warmup(settings, concurrency):
                 for length in settings.arms:
                     await self._run_turn(clients[length], requests, length, range(count), [])
-            for number, indices in enumerate(_turns(settings.sent(concurrency), concurrency)):
+            for number, indices in enumerate(
+                _turns(settings.requests_at(concurrency), concurrency)
+            ):
                 for length in settings.arms[::-1] if number % 2 else settings.arms:
                     await self._run_turn(clients[length], requests, length, indices, turns[length])
 

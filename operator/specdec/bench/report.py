@@ -125,7 +125,7 @@ class Report:
         baseline_url, baseline_model: of the baseline's own server; None if it has none.
         started_at: RFC 3339, UTC.
         seconds: duration of the run, with warm-up.
-        ended: whether the run completed.
+        ended: how the run ended: completed, interrupted or unreachable.
         message: why the run did not complete.
         requests, errors, error_percent: over all arms and levels, without warm-up.
         error_limit_percent: maximum error rate.

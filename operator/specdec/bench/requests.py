@@ -60,7 +60,7 @@ class Requests:
                 f"disabled for the baseline; use model {BLS}, give --baseline-url of a service "
                 "without speculation, or --single to measure without a baseline"
             )
-        count = max(settings.sent(level) for level in settings.concurrency)
+        count = max(settings.requests_at(level) for level in settings.concurrency)
         self._encoded = {
             arm: [self._encode(arm, index) for index in range(count)] for arm in settings.arms
         }
@@ -71,7 +71,7 @@ class Requests:
 
     @asynccontextmanager
     async def clients(self, count: int) -> AsyncIterator[Mapping[int | None, list[LoadClient]]]:
-        """Open `count` clients for each arm; all arms of one service share theirs."""
+        """Open `count` clients for each service; all arms of one service share its clients."""
         async with AsyncExitStack() as stack:
 
             def opened(service: Service) -> list[LoadClient]:

@@ -96,6 +96,6 @@ class Settings:
         """The draft lengths of all arms; the first one is 0, the baseline, if there is one."""
         return tuple(self.draft_tokens) if self.single else (0, *self.draft_tokens)
 
-    def sent(self, concurrency: int) -> int:
+    def requests_at(self, concurrency: int) -> int:
         """The number of requests per arm at a level."""
         return max(self.requests, concurrency)

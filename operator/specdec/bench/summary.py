@@ -64,7 +64,7 @@ def report(
         url: of the server.
         started: in UTC.
         seconds: duration of the run.
-        ended: whether the run completed.
+        ended: how the run ended: completed, interrupted or unreachable.
         message: why it did not complete.
         streamed: whether answers came in chunks.
         baseline_url: of the baseline's own server.

@@ -45,7 +45,7 @@ class Live:
         except Rejected:
             return None
 
-    async def require_operator(self) -> None:
+    async def require_kind(self) -> None:
         """Raise BadRequestError if the cluster lacks the kind SpeculativeModel."""
         await session.resources(self.cluster, self.namespace)
 

@@ -43,7 +43,7 @@ class _Row:
     """What an entry needs, and how its spec is built.
 
     Attributes:
-        per_node: GPUs of one pod; servers that share a volume of one node count together.
+        gpus: GPUs that the entry needs, on one node unless its pods can be on several nodes.
         heads: whether the entry serves the target of heads, whose checkpoints are options.
     """
 
@@ -51,7 +51,7 @@ class _Row:
     title: str
     method: str
     build: Callable[[Request, Json], Json]
-    per_node: int = 1
+    gpus: int = 1
     heads: bool = False
 
 
@@ -72,14 +72,14 @@ _ROWS = (
         "Draft on its own GPU",
         "DraftTarget",
         _with_draft(**_DEDICATED),
-        per_node=2,
+        gpus=2,
     ),
     _Row(
         "two-servers",
         "Two servers, rounds in the client",
         "DraftTarget",
         _with_draft(topology="TwoServers", **_DEDICATED),
-        per_node=2,
+        gpus=2,
     ),
     _Row("logits", "Acceptance by logits", "DraftTarget", _with_draft(acceptance="Logits")),
     _Row(
@@ -87,7 +87,7 @@ _ROWS = (
         "Logits from GPU to GPU",
         "DraftTarget",
         _with_draft(acceptance="Logits", fastLogits=True, **_DEDICATED),
-        per_node=2,
+        gpus=2,
     ),
     _Row("lookahead", "Lookahead", "Lookahead", resources.lookahead),
     _Row("ngram", "Drafts from the text itself", "NGram", resources.n_gram),
@@ -167,10 +167,10 @@ def _reason(row: _Row, request: Request, gpus: Gpus | None) -> str:
         return f"it needs a checkpoint: add --heads {row.method}=SOURCE"
     if gpus is None:
         alone = f"it separates the two models, and backend {backend} runs both in one process"
-        return alone if row.per_node > 1 else ""
-    if row.per_node > _available(row, request, gpus):
+        return alone if row.gpus > 1 else ""
+    if row.gpus > _available(row, request, gpus):
         where = "" if _spreads(row, request) else " on one node"
-        return f"it needs {row.per_node} GPUs{where}, and the cluster has {gpus.per_node}"
+        return f"it needs {row.gpus} GPUs{where}, and no node has more than {gpus.per_node}"
     return ""
 
 

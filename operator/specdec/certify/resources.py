@@ -1,4 +1,4 @@
-"""Build what a run creates: resources, the claim for all of them, and the Job that loads one.
+"""Build what a run creates: resources, their claim, and the Job that sends load to a resource.
 
 Pure builders; `live` applies them. Everything carries the label of the run, by which a later run
 recognizes it.
@@ -167,7 +167,7 @@ def claim(request: Request, namespace: str, run: str) -> Json:
 
 
 def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: str) -> Json:
-    """The Job that loads a served resource and returns its throughput.
+    """The Job that sends load to a served resource and returns its throughput.
 
     Args:
         live: the resource, as the API server has it.

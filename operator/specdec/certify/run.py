@@ -1,4 +1,4 @@
-"""Run the matrix: serve each entry, load it, keep its logs and metrics, judge it, and clean up.
+"""Run the matrix: serve each entry, send load to it, keep logs and metrics, judge it, clean up.
 
 The command line calls `run`. The output folder has the state of every entry, so an interrupted run
 continues where it stopped: finished entries are not run again, and a resource that exists is used.
@@ -143,10 +143,10 @@ class _Attempt:
             }
         self._reporter.started(entry, resumed=resumed)
         self._folder.write_entry(entry.name, self._state)
-        end = await self._served()
+        end = await self._serve()
         throughput, problem = None, end if end.problem else ""
         if not end.problem:
-            self._reporter.step(entry, "loads the service")
+            self._reporter.step(entry, "sends load to the service")
             try:
                 throughput = await self._throughput()
             except RefusedError as error:
@@ -174,7 +174,7 @@ class _Attempt:
         await _clean(self._live, self._folder, plan, entry, result)
         self._reporter.ended(entry, result, earlier=False)
 
-    async def _served(self) -> State:
+    async def _serve(self) -> State:
         """Create the resource, or use the one that exists, and wait until it is done."""
         entry, live = self._entry, self._live
         body = resources.resource(entry.name, live.namespace, entry.spec, self._plan.id)
@@ -242,7 +242,7 @@ class _Attempt:
             self._folder.write_entry(self._entry.name, self._state)
 
     async def _throughput(self) -> Json:
-        """Load the service from inside the cluster."""
+        """Send load to the service from inside the cluster."""
         image = await self._live.operator_image(resources.resource_name(self._entry.name))
         job = resources.throughput_job(self._body, image, self._plan.request, self._plan.id)
         result = await self._live.job_result(job)

@@ -58,7 +58,7 @@ DraftTokens = Annotated[
 ]
 Warmup = Annotated[int, typer.Option(help="Untimed requests per decoding path before a level.")]
 ErrorLimit = Annotated[
-    float, typer.Option(help="Percent of requests that may fail; more exit with 1.")
+    float, typer.Option(help="Percent of requests that may fail; above it, the exit status is 1.")
 ]
 Confidence = Annotated[float, typer.Option(help="Level of the confidence intervals in percent.")]
 Metrics = Annotated[

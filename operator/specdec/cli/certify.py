@@ -62,9 +62,9 @@ def certify(
     """Serve a matrix of small models on a cluster, and report what passed.
 
     Tries every method that the cluster and your checkpoints allow, one after another. Verifies
-    and loads each, and keeps status, logs and metrics. Writes one HTML page and one archive. An
-    interrupted run continues with the same command. Creates resources in one namespace with the
-    rights of your kubeconfig, and deletes them.
+    each, sends load to it, and keeps status, logs and metrics. Writes one HTML page and one
+    archive. An interrupted run continues with the same command. Creates resources in one namespace
+    with the rights of your kubeconfig, and deletes them.
 
     Exit status: 0 all tried entries passed, 1 an entry failed or the API server refuses, 2 bad
     input, 3 the API server cannot be reached, 130 interrupted.
@@ -101,7 +101,7 @@ async def _certify(params: Mapping[str, Any]) -> bool:
     request, only = _request(params), selected(params["only"])
     async with logged_in(params["kube_context"]) as session:
         live = Live(session.cluster, params["namespace"] or session.namespace)
-        await live.require_operator()
+        await live.require_kind()
         nodes = await live.nodes()
         known = None if nodes is None else facts.facts(nodes)
         gpus = facts.select(request, known)

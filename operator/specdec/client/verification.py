@@ -166,10 +166,10 @@ def _baseline(
 class _Run:
     """All prompts of one verification."""
 
-    def __init__(self, verified: DecodingPath, baseline_server: DecodingPath) -> None:
+    def __init__(self, verified: DecodingPath, baseline_path: DecodingPath) -> None:
         self.outcomes: dict[int, Comparison] = {}
         self._verified = verified
-        self._baseline = baseline_server
+        self._baseline = baseline_path
         self._unreachable: UnreachableError | None = None
 
     async def check(self) -> None:

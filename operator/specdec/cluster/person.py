@@ -13,8 +13,8 @@ from specdec.cluster import Cluster, path
 
 Json = dict[str, Any]
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# A connection that was lost without a notice must end. The log of a container that was only silent
-# is then read again.
+# Seconds without data after which a connection ends, because it may be lost without a notice. If
+# the container was only silent, its log is then read again.
 _SILENT_SECONDS = 120.0
 
 

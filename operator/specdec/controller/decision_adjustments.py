@@ -15,7 +15,7 @@ from specdec.api.model import explain
 from specdec.api.reasons import AcceptedReason, ReadyReason
 from specdec.controller.refusals import RefusedError
 from specdec.controller.status_writer import Body
-from specdec.pipeline.adjustments import with_condition, with_ready
+from specdec.pipeline.adjustments import with_condition, with_not_ready
 from specdec.pipeline.decide import Decision
 
 
@@ -39,7 +39,7 @@ def invalid_spec(body: Body, error: ValidationError) -> Decision:
     """The decision to report if the API server has accepted a spec that we cannot parse."""
     condition = Condition(Type.ACCEPTED, "False", AcceptedReason.INVALID_SPEC, explain(error))
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
-    return Decision(conditions=with_ready([condition]), status={**kept, "phase": "Failed"})
+    return Decision(conditions=with_not_ready([condition]), status={**kept, "phase": "Failed"})
 
 
 def with_refusals(decision: Decision, refusals: Sequence[RefusedError]) -> Decision:
@@ -69,6 +69,6 @@ def with_refusal(decision: Decision, error: RefusedError) -> Decision:
     phase = "Failed" if error.reason in FAILED else decision.status.get("phase", "Failed")
     return replace(
         decision,
-        conditions=with_ready([*others, condition]),
+        conditions=with_not_ready([*others, condition]),
         status={**decision.status, "phase": phase},
     )

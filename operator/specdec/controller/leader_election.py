@@ -94,6 +94,7 @@ class Lease:
                 logger.info("%s", message)
             logged = message
             await asyncio.sleep(self._retry_seconds())
+        # The last read came before this candidate wrote its own name.
         previous = self._holder()
         cause = f"{previous} did not renew it in time" if previous else "it was free"
         logger.info("active: %s holds %s, %s", self.identity, self, cause)

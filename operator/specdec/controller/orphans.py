@@ -1,7 +1,8 @@
 """Give Jobs and ConfigMaps back their owner reference after somebody has removed it.
 
-`apply_decision` calls `adopt_orphans` last. Orphans are finished children that no stage applies
-any more. Without an owner, the garbage collector would keep them after the resource is deleted.
+`apply_decision` calls `adopt_orphans` last. An orphan is a child without an owner that the
+decision neither applies nor deletes, such as a finished Job. Without an owner, the garbage
+collector would keep it after the resource is deleted.
 """
 
 import logging

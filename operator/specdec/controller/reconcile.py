@@ -90,21 +90,21 @@ class Reconciler:
             requeue_after = await self._reconcile(key)
         except Conflict as error:
             logger.info("%s/%s: %s; requeueing", *key, error)
-            return self._failed("conflict"), "conflict"
+            return self._count_failure("conflict"), "conflict"
         except DefinitionNotReadyError as error:
             logger.info("%s/%s: %s; retrying in %g s", *key, error, NOT_READY_REQUEUE_AFTER)
             return Result(requeue_after=NOT_READY_REQUEUE_AFTER), "error"
         except Transient as error:
             logger.warning("%s/%s: %s; retrying", *key, error)
-            return self._failed("transient"), "error"
+            return self._count_failure("transient"), "error"
         except Rejected as error:
             # A read or the status itself was rejected, so the status cannot report it.
             logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - a traceback adds nothing
-            self._failed("rejected")
+            self._count_failure("rejected")
             return Result(requeue_after=REFUSED_REQUEUE_AFTER), "rejected"
         except Exception as error:  # noqa: BLE001 - the only place that catches defects
             self._log_internal_error(key, error)
-            return self._failed("bug"), "bug"
+            return self._count_failure("bug"), "bug"
         self._logged_errors.pop(key, None)
         return Result(requeue_after=requeue_after), "ok"
 
@@ -162,7 +162,7 @@ class Reconciler:
         except ClusterError as failure:
             logger.warning("%s/%s: the status does not show the defect: %s", *key, failure)
 
-    def _failed(self, kind: str) -> Result:
+    def _count_failure(self, kind: str) -> Result:
         metrics.ERRORS.labels(kind).inc()
         return Result(failed=True)
 

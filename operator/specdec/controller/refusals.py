@@ -31,7 +31,7 @@ _CONDITION_TYPES = {
     "prune": Type.VOLUME_PRUNED,
 }
 # Kinds that a cluster may lack: the reason, and a message with the fix.
-_OPTIONAL_KINDS = {
+_MISSING_KINDS = {
     names.GROUP_KIND: (
         AvailableReason.LEADER_WORKER_SET_MISSING,
         "spec.serving.nodesPerReplica is above 1, and the cluster has no {}: install the "
@@ -94,7 +94,7 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     """The error to raise when the API server rejects a child; `live` is the child as observed."""
     if _UNKNOWN_OWNER_KIND in error.message:
         return DefinitionNotReadyError(str(error))
-    # The Job that is applied after a ConfigMap reads it, and must not run with the old content.
+    # A Job is applied after its ConfigMap and reads it. It must not run with the old content.
     child_exists = live is not None and intent["kind"] != "ConfigMap"
     return RefusedError(condition_type_of(intent), str(error), child_exists=child_exists)
 
@@ -104,9 +104,9 @@ async def missing_kind_or_namespace(
 ) -> RefusedError:
     """The error to raise on 404: the child's kind or its namespace does not exist."""
     kind, version = intent["kind"], intent["apiVersion"]
-    if kind not in _OPTIONAL_KINDS or await cluster.serves(version, kind):
+    if kind not in _MISSING_KINDS or await cluster.serves(version, kind):
         return RefusedError(condition_type_of(intent), str(error))
-    reason, message = _OPTIONAL_KINDS[kind]
+    reason, message = _MISSING_KINDS[kind]
     return RefusedError(condition_type_of(intent), message.format(f"{kind} ({version})"), reason)
 
 

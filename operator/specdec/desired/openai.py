@@ -13,8 +13,8 @@ from specdec.desired.pod import MODELS, Container
 CONTAINER = "openai"
 _TEMPLATE, _FOLDER, _FILE = "chat-template", "/specdec/chat", "chat_template.jinja"
 _PERIOD, _TIMEOUT = 5, 3
-# The benchmark openai has a goal of 120 MiB for an idle endpoint and its process for templates.
-# The remaining memory is for bodies and answers of requests in flight.
+# The goal for an idle endpoint and its process for templates is 120 MiB; `make bench NAME=openai`
+# measures it. The remaining memory is for bodies and answers of requests in flight.
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
 
@@ -93,7 +93,7 @@ def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[
 
 
 def probe(path: str, port: str, failures: int) -> dict[str, Any]:
-    """A probe over HTTP of a container with this image."""
+    """An HTTP probe of a container that runs the operator's image."""
     return {
         "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
         "periodSeconds": _PERIOD,

@@ -27,16 +27,19 @@ def kinds(model: SpeculativeModel) -> set[str]:
 
 
 def remembered(services: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The kinds that the Services' annotation lists: those that the resource may have.
+    """The kinds that the Services' annotation names: the resource may have objects of them.
 
-    Only these are listed from the API server. Most resources have no optional objects, and most
-    clusters do not serve all of their kinds.
+    The operator reads only objects of these kinds and of the desired kinds. Most resources have no
+    optional objects, and most clusters do not serve all of their kinds.
     """
-    lists = [s["metadata"].get("annotations", {}).get(names.OPTIONAL_KINDS, "") for s in services]
+    lists = [
+        s["metadata"].get("annotations", {}).get(names.OPTIONAL_KINDS_ANNOTATION, "")
+        for s in services
+    ]
     return {kind for text in lists for kind in text.split(",") if kind in OPTIONAL_KINDS}
 
 
 def annotation(kinds_: Iterable[str]) -> dict[str, str]:
     """The annotation that remembers kinds; empty without any."""
     text = ",".join(sorted(kinds_))
-    return {names.OPTIONAL_KINDS: text} if text else {}
+    return {names.OPTIONAL_KINDS_ANNOTATION: text} if text else {}

@@ -40,9 +40,9 @@ class Volume:
 class Container:
     """A container of a pod.
 
-    `mounts` are those besides the volume and /tmp, whose volume is `tmp`. `user_env` has the
-    variables that a resource sets; those in `env` have precedence. `extra` has further fields of
-    the container, as Kubernetes has them.
+    `mounts` does not include the mounts of the claim and of /tmp. `tmp` is the name of the volume
+    at /tmp. `user_env` has the variables that a resource sets; those in `env` have precedence.
+    `extra` has further fields of the container, as Kubernetes has them.
     """
 
     name: str

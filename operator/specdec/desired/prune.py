@@ -21,7 +21,8 @@ DELETE = "--delete"
 # The operator ignores objects that it does not manage.
 MANAGER = "specdec-cli"
 _DEADLINE_SECONDS = 3600
-# Seconds in which the operator checks once more that all resources of the claim are settled.
+# Seconds that the Job waits before it deletes anything. In this time the operator checks once more
+# that all resources of the claim are settled, and otherwise deletes the Job.
 _DELAY_SECONDS = 15
 # A Job whose creator was interrupted disappears by itself.
 _KEPT_SECONDS = 600

@@ -1,8 +1,9 @@
 """A live Deployment or LeaderWorkerSet with only its replicas or its certificate mark changed.
 
 The operator applies these while another revision is built: it still scales and suspends the live
-one, and renews its certificates. The pod template is a copy of the live one. If this release
-rendered it again, any difference would restart the pods.
+one. It also replaces the pods of a Deployment whose certificate files were renewed. The pod
+template is a copy of the live one. If this release rendered it again, any difference would restart
+the pods.
 """
 
 from collections.abc import Mapping

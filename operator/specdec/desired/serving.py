@@ -1,4 +1,4 @@
-"""The Deployment of tritonserver pods on one published repository."""
+"""The Deployment of a server's pods on one published repository."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _HOOK_MARGIN = 5
 # container then exits with the real reason.
 _BEFORE_PROBE = 20
 # Seconds that the preStop hook waits after the largest age of a gRPC connection.
-_MOVED = 5
+_RECONNECT_MARGIN = 5
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Revision:
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
     `engines` are the Triton models that must give tokens.
     `certificate` is the mark of the certificate files for which pods were last replaced.
-    `operator_image` and `tokenizer`, the directory of the target's checkpoint, are for the OpenAI
+    `operator_image` and `checkpoint`, the directory of the target's checkpoint, are for the OpenAI
     endpoint, and for front ends that read the checkpoint themselves.
     """
 
@@ -53,7 +53,7 @@ class Revision:
     certificate: str = ""
     engines: tuple[str, ...] = (TARGET,)
     operator_image: str = ""
-    tokenizer: str = ""
+    checkpoint: str = ""
 
     @property
     def directory(self) -> str:
@@ -99,9 +99,11 @@ def deployment(
                 [
                     *tls.watchers(model, revision.image),
                     *openai.containers(
-                        model, revision.operator_image, revision.tokenizer, _LINGER
+                        model, revision.operator_image, revision.checkpoint, _LINGER
                     ),
-                    *proxy.containers(model, revision.operator_image, revision.tokenizer, _LINGER),
+                    *proxy.containers(
+                        model, revision.operator_image, revision.checkpoint, _LINGER
+                    ),
                 ],
             ),
         },
@@ -168,7 +170,7 @@ def template(
         model.spec.pods,
         user_sidecars.containers(model),
         terminationGracePeriodSeconds=(
-            _LINGER + moving_seconds(model) + serving.drain.timeout_seconds + _MARGIN
+            _LINGER + reconnect_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
         **pod.resource_claims(claims),
         **given(
@@ -193,12 +195,12 @@ def connection_age_seconds(model: SpeculativeModel) -> int:
     return min(launch.CONNECTION_AGE, drain) if drain else launch.CONNECTION_AGE
 
 
-def moving_seconds(model: SpeculativeModel) -> int:
+def reconnect_seconds(model: SpeculativeModel) -> int:
     """How long a server that shuts down waits for its clients to close their connections."""
     if not model.spec.serving.drain.timeout_seconds:
         return 0
     # gRPC varies the age of a connection by a tenth.
-    return math.ceil(connection_age_seconds(model) * 1.1) + _MOVED
+    return math.ceil(connection_age_seconds(model) * 1.1) + _RECONNECT_MARGIN
 
 
 def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
@@ -210,7 +212,7 @@ def _spread(model: SpeculativeModel, component: str) -> list[dict[str, Any]]:
 
 
 def container(model: SpeculativeModel, revision: Revision) -> Container:
-    """The container of a server: the only one of a pod, or the leader's of a group."""
+    """The container that runs the server, in a single pod or in the leader's pod of a group."""
     serving = model.spec.serving
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
@@ -218,7 +220,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     command = server.command(
         revision.launch,
         revision.directory,
-        checkpoint=revision.tokenizer,
+        checkpoint=revision.checkpoint,
         exit_timeout_seconds=drain,
         connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),
@@ -230,7 +232,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     stop = server.pre_stop(
         revision.launch,
         linger_seconds=_LINGER,
-        moving_seconds=moving_seconds(model),
+        reconnect_seconds=reconnect_seconds(model),
         exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
         **server.drain_ports(model),
     )

@@ -74,7 +74,7 @@ def pre_stop(
     *,
     linger_seconds: int,
     exit_timeout_seconds: int,
-    moving_seconds: int = 0,
+    reconnect_seconds: int = 0,
     client_ports: Sequence[int] = (PORTS["http"],),
     **_: object,
 ) -> list[str]:
@@ -84,5 +84,5 @@ def pre_stop(
     """
     del launch
     ports = ",".join(str(port) for port in (*client_ports, PORT))
-    seconds = (linger_seconds, moving_seconds + exit_timeout_seconds, 0)
+    seconds = (linger_seconds, reconnect_seconds + exit_timeout_seconds, 0)
     return ["python3", program_path("drain.py"), *(str(each) for each in seconds), "0", ports]

@@ -24,7 +24,7 @@ from specdec.desired.pod import Volume
 from specdec.inspect import job_run
 from specdec.inspect.session import resources
 from specdec.pipeline.observed import job_state
-from specdec.pipeline.references import Keep, claim_of, keep
+from specdec.pipeline.references import Directories, claim_of, keep
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/prune/v1"
@@ -119,7 +119,7 @@ async def _operator_image(cluster: Cluster, namespace: str) -> str:
     return str(images[0]) if images else released.OPERATOR_IMAGE
 
 
-def _job(request: Request, image: str, claim: Json, owners: list[Json], used: Keep) -> Json:
+def _job(request: Request, image: str, claim: Json, owners: list[Json], used: Directories) -> Json:
     modes = claim.get("spec", {}).get("accessModes", [])
     volume = Volume(request.claim, claim["metadata"]["uid"], "ReadWriteMany" not in modes)
     model = next(_valid(owners), None)

@@ -52,7 +52,7 @@ class HttpSource:
         """
         try:
             with self.client.stream("GET", url, headers=headers) as response:
-                self._refuse(response)
+                self._raise_for_status(response)
                 response.read()
                 return response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -78,7 +78,7 @@ class HttpSource:
             response = self.client.head(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise download.unreachable(self.where, cause(error)) from error
-        self._refuse(response)
+        self._raise_for_status(response)
         stated = response.headers.get("Content-Length", "")
         return int(stated) if stated.isdecimal() else None
 
@@ -88,14 +88,14 @@ class HttpSource:
         headers = {"Range": f"bytes={offset}-"}
         try:
             with self.client.stream("GET", url, headers=headers) as response:
-                self._refuse(response)
+                self._raise_for_status(response)
                 # Yield blocks as they arrive: collecting larger ones loses bytes on a break.
                 skip = offset if response.status_code == httpx.codes.OK else 0
                 yield _skip(response.iter_raw(), skip)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise BrokenError(cause(error)) from error
 
-    def _refuse(self, response: httpx.Response) -> None:
+    def _raise_for_status(self, response: httpx.Response) -> None:
         status = response.status_code
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise JobError(

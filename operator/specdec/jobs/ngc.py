@@ -94,7 +94,7 @@ class Version:
         return Listing(identity, version, sum(f.size for f in files), tuple(files))
 
     def download(self, listing: Listing, folder: Path) -> None:
-        """Download file by file."""
+        """Download every file by its own URL, several files at a time."""
 
         def read(file: RemoteFile, offset: int) -> AbstractContextManager[Iterator[bytes]]:
             return self.web.read(f"{self.base}/files/{quote(file.key)}", offset)

@@ -1,4 +1,4 @@
-"""List or delete what no resource on the volume uses: `python -m specdec.jobs.prune --keep JSON`.
+"""List or delete what is unused on the volume: `python -m specdec.jobs.prune --keep JSON`.
 
 `specdec prune` and the operator run this program in a Job. Checkpoints, engines and repositories
 are directories with a content hash as name. If a deleted directory is needed again, the operator
@@ -137,7 +137,7 @@ def _item(folder: Path, used: set[tuple[str, str]]) -> Item:
 def _delete_remains(root: Path) -> None:
     """Delete directories that a Job set aside for deletion but did not delete before it ended."""
     for kind in KINDS:
-        for folder in (root / kind).glob(volume.set_aside("*")):
+        for folder in (root / kind).glob(volume.aside_name("*")):
             shutil.rmtree(folder, ignore_errors=True)
 
 

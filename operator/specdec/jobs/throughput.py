@@ -1,4 +1,4 @@
-"""Load a served model: `python -m specdec.jobs.throughput --plan JSON`.
+"""Put load on a served model: `python -m specdec.jobs.throughput --plan JSON`.
 
 The Job of `specdec certify` runs this program beside the service. It sends the same prompts, with
 greedy decoding, to every kind of service, at several numbers of concurrent clients. It returns the
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to load, and how.
+    """Which service to put load on, and how.
 
     Attributes:
         path: `Bls` for a server, or `Loop` for the client's draft/target loop.
@@ -85,7 +85,7 @@ class _Level:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 0 if the service answered."""
-    parser = argparse.ArgumentParser(description="Load a served model")
+    parser = argparse.ArgumentParser(description="Put load on a served model")
     parser.add_argument("--plan", required=True, help="JSON: the server and the load")
     plan = Plan.parse(parser.parse_args(arguments).plan)
     return result.run(lambda: {"throughput": asyncio.run(measured(plan))}, FAILED)
@@ -148,7 +148,7 @@ async def _load(
 ) -> Json:
     """One level: each client sends its next prompt after its previous answer."""
     level = _Level()
-    # Every client has at least two requests, so that most of the time all of them are busy.
+    # There are at least two requests per client, so that all clients are busy most of the time.
     count = 2 * max(len(prompts), clients)
     pending = iter(range(count))
     started = time.perf_counter()

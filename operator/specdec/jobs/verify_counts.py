@@ -1,8 +1,8 @@
 """Count draft tokens for the verification Job.
 
-A server whose engine drafts by itself takes and returns text, and reports draft tokens with each
-answer. No request can turn drafting off there, so there is no answer of the target alone to
-compare with.
+`counted` asks a server whose engine drafts by itself. Such a server takes and returns text, and
+reports draft tokens with each answer. No request can turn drafting off there, so there is no
+answer of the target alone to compare with. `compared` is for a verification that compared answers.
 """
 
 import asyncio

@@ -78,14 +78,14 @@ def settle(scratch: Path, final: Path) -> None:
     sync(final.parent)
 
 
-def set_aside(name: str) -> str:
+def aside_name(name: str) -> str:
     """The temporary name of directory `name` while it is being removed."""
     return f".{name}.damaged"
 
 
 def discard(folder: Path) -> None:
     """Remove a directory by renaming it first, so that no process opens a partial one."""
-    aside = folder.with_name(set_aside(folder.name))
+    aside = folder.with_name(aside_name(folder.name))
     shutil.rmtree(aside, ignore_errors=True)
     try:
         folder.rename(aside)

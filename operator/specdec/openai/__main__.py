@@ -82,7 +82,7 @@ def _config(options: argparse.Namespace, endpoint: Endpoint) -> uvicorn.Config:
         access_log=False,
         log_level="warning",
         server_header=False,
-        # No log and no answer shows the client's address, so no header may replace it.
+        # Neither logs nor answers show the client's address, so no header has to provide it.
         proxy_headers=False,
         timeout_graceful_shutdown=options.drain_seconds,
     )

@@ -96,7 +96,8 @@ def _arguments(text: str, at: str) -> Mapping[str, Any]:
         value = None
     if not isinstance(value, dict):
         raise ApiError(
-            f"{at} has a tool call whose arguments are no JSON object; send them as answered",
+            f"{at} has a tool call whose arguments are no JSON object; send them back as "
+            "the answer had them",
             param="messages",
         )
     return value

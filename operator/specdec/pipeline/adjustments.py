@@ -22,7 +22,7 @@ def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
     message = f"{', '.join(children)} replaces its pods; until then {available.message}"
     starting = Condition(Type.AVAILABLE, "False", AvailableReason.STARTING, message)
     replaced = with_condition(decision, starting)
-    conditions = with_ready([c for c in replaced.conditions if c.type != Type.READY])
+    conditions = with_not_ready([c for c in replaced.conditions if c.type != Type.READY])
     status = {**decision.status, "phase": "Starting"}
     return replace(decision, conditions=conditions, status=status, requeue_after=POLL)
 
@@ -33,7 +33,7 @@ def with_condition(decision: Decision, condition: Condition) -> Decision:
     return replace(decision, conditions=tuple(conditions))
 
 
-def with_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
+def with_not_ready(stages: Sequence[Condition]) -> tuple[Condition, ...]:
     """All conditions and Ready=False, with the reason of the first condition that blocks Ready."""
     complete = summary.complete(stages)
     first = next(c for c in complete if summary.holds_back(c))

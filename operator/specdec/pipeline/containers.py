@@ -1,14 +1,14 @@
 """The containers of a pod: their statuses, which are secondary, and why memory ended one.
 
-All init containers of our pods are sidecars. The resource defines some of them, and a service mesh
-may add others.
+All init containers of our pods are sidecars (`restartPolicy: Always`). The resource defines some
+of them, and a service mesh may add others.
 """
 
 import re
 from collections.abc import Iterator
 
 from specdec.api import names
-from specdec.desired import openai, proxy
+from specdec.desired import openai, proxy, tls
 from specdec.pipeline.observed import Object
 
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
@@ -20,21 +20,22 @@ _RESOURCES[openai.CONTAINER] = "spec.serving.openAI.resources"
 
 def statuses(pod: Object) -> Iterator[Object]:
     """The status of every container, sidecars first: the server waits for them."""
-    yield from sidecars(pod)
+    yield from init_statuses(pod)
     yield from pod.get("status", {}).get("containerStatuses", [])
 
 
-def sidecars(pod: Object) -> list[Object]:
-    """The statuses of the sidecars."""
+def init_statuses(pod: Object) -> list[Object]:
+    """The statuses of the init containers, which run beside the server."""
     items: list[Object] = pod.get("status", {}).get("initContainerStatuses", [])
     return items
 
 
 def secondary(pod: Object, status: Object) -> str:
-    """The name of a sidecar, endpoint or proxy container; empty for a pod's main container."""
+    """The name of a container beside the server or the engine build; empty for those two."""
     name = str(status.get("name", ""))
-    others = {openai.CONTAINER, proxy.CONTAINER, *(item.get("name") for item in sidecars(pod))}
-    return name if name in others else ""
+    beside = {openai.CONTAINER, proxy.CONTAINER, tls.WATCHER}
+    beside.update(str(item.get("name")) for item in init_statuses(pod))
+    return name if name in beside else ""
 
 
 def out_of_memory(pod: Object, status: Object) -> str:

@@ -149,14 +149,14 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        own, text = containers.secondary(pod, status), end.get("message", "")
-        title = f"container {own} of pod {name}" if own else f"pod {name}"
-        known = text if status in containers.sidecars(pod) else log or text
+        secondary, text = containers.secondary(pod, status), end.get("message", "")
+        title = f"container {secondary} of pod {name}" if secondary else f"pod {name}"
+        known = text if status in containers.init_statuses(pod) else log or text
         message = server_log.summary(known) or _tail(text) or f"exit code {end.get('exitCode')}"
         if end.get("reason") == "OOMKilled":
             why = containers.out_of_memory(pod, status)
             return Cause(EngineReason.OUT_OF_MEMORY, f"{title}: {why}")
-        if not own and _seconds(end) >= startup_budget and not was_ready(pod, end):
+        if not secondary and _seconds(end) >= startup_budget and not was_ready(pod, end):
             return Cause(
                 AvailableReason.STARTUP_TIMEOUT,
                 f"pod {name} was not ready within {startup_budget} seconds "
@@ -171,7 +171,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
 
 
 def stuck_rollout(deployment: Object) -> Cause | None:
-    """Why a Deployment creates no pods of its revision; None if it does."""
+    """Why the rollout of a Deployment is stuck; None if it is not."""
     name = deployment["metadata"]["name"]
     if deployment["spec"].get("paused"):
         resume = f"kubectl rollout resume deployment {name}"

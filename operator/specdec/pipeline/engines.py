@@ -38,7 +38,7 @@ class _Build:
 def engines(context: Context) -> Outcome:
     """Build every engine of the resource; the chain goes on when all are on the volume."""
     model = context.model
-    desired_engines = backends.of(model).artifacts(model, context.facts)
+    desired_engines = backends.of(model).engines(model, context.facts)
     loss = volume_recovery.loss(context, EngineReason.ENGINE_MISSING, EngineReason.ENGINE_DAMAGED)
     builds = [
         _lost(context, engine, loss)
@@ -146,7 +146,11 @@ def _built(live: LiveJob, remembered: Built | None) -> Built | None:
 
 
 def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
-    """The engine, if the status or the fetch Job's report lists it on this volume."""
+    """The engine, if the status or the fetch Job's report lists it on this volume.
+
+    The report does not count while a prune may delete the engine, or if a build Job is complete:
+    then the result of that Job counts.
+    """
     for entry in context.model.status.get("engines", []):
         same = entry.get("key") == engine.key and entry.get("job") == name
         if same and entry.get("state") == "Built":

@@ -165,7 +165,7 @@ def _unfinished(context: Context, live: LiveJob, task: Task[R]) -> Pending:
 
 
 def _complete(live: LiveJob, task: Task[R]) -> Pending:
-    """A complete Job without a result: its pod is deleted, or its message cannot be read."""
+    """A complete Job without a result: its message is invalid or empty, or its pod was deleted."""
     if problem := live.result.problem(*task.sections):
         cause = diagnosis.unreadable(live.name, problem)
     elif not live.pods:

@@ -23,7 +23,7 @@ from specdec.api.text import cut, line
 from specdec.pipeline.observed import Object, termination_message
 from specdec.pipeline.result_values import Count, Hex, Id, Moment, SectionModel, Short, Size, Text
 
-# The kubelet keeps at most 4096 bytes of a container's message, and 12288 of a pod's.
+# More than the kubelet keeps: 4096 bytes of a container's message, and 12288 of a pod's.
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64

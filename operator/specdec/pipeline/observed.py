@@ -113,7 +113,10 @@ def pod_ready(pod: Object) -> bool:
 
 
 def termination_message(pod: Object) -> str:
-    """The newest termination message of a pod's containers, or an empty string."""
+    """The last termination message of the first container that has one, or an empty string.
+
+    Init containers come after the others.
+    """
     statuses = [
         *pod.get("status", {}).get("containerStatuses", []),
         *pod.get("status", {}).get("initContainerStatuses", []),

@@ -43,7 +43,7 @@ class Server:
         ready: how many of its replicas are ready.
         unit: what a replica is, as in "pods" or "groups".
         detail: more about the unit, as in " of the draft" or " of 2 pods".
-        problem: why it creates no pods.
+        problem: why its rollout is stuck; None if it is not.
     """
 
     title: str
@@ -172,7 +172,7 @@ def _blocking_sidecar(pod: Object) -> Cause | None:
         "running" in status.get("state", {}) and not status.get("ready")
         for status in pod.get("status", {}).get("containerStatuses", [])
     )
-    for status in containers.sidecars(pod):
+    for status in containers.init_statuses(pod):
         if loading or status.get("ready") or "running" not in status.get("state", {}):
             continue
         probe = (

@@ -13,7 +13,7 @@ from specdec.api import names
 from specdec.jobs.prune import CHECKPOINTS, ENGINES, KINDS, REPOSITORIES
 from specdec.pipeline.observed import Object
 
-Keep = dict[str, list[str]]
+Directories = dict[str, list[str]]
 Names = dict[str, set[str]]
 """Names of directories by folder of the volume."""
 
@@ -57,7 +57,7 @@ def claim_of(body: Mapping[str, Any]) -> str:
     return names.claim(storage.get("existingClaim"), body["metadata"]["name"])
 
 
-def keep(bodies: Iterable[Object], servers: Iterable[Object], claim: str) -> Keep:
+def keep(bodies: Iterable[Object], servers: Iterable[Object], claim: str) -> Directories:
     """The names that resources use, by folder of the volume.
 
     Args:

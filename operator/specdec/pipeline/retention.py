@@ -23,7 +23,7 @@ from specdec.pipeline import job, references
 from specdec.pipeline.job import Done, Task
 from specdec.pipeline.job_results import Pruned
 from specdec.pipeline.observed import Neighbours, Object, Ref
-from specdec.pipeline.references import Keep, Names
+from specdec.pipeline.references import Directories, Names
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 # Seconds until other resources are read again: their changes queue no reconcile of this one.
@@ -31,7 +31,8 @@ _CHECK = 30.0
 # Seconds until the other resources are read. The reconcile that finds unused names has not read
 # them yet.
 _AT_ONCE = 1.0
-# More names than this stay on the volume, until somebody runs `specdec prune`.
+# At most this many unused names of each folder are remembered and deleted. Directories of the
+# others stay on the volume until somebody runs `specdec prune`.
 _MOST_NAMES = 100
 # Once these conditions are True, the status names all that the resource uses on the volume.
 _PUBLISHED = (Type.MODELS_FETCHED, Type.ENGINES_READY, Type.REPOSITORY_READY)
@@ -44,7 +45,7 @@ class _Plan:
     The Job also keeps the directories that the manifests of these repositories list.
     """
 
-    only: Keep
+    only: Directories
     repositories: list[str]
 
 
@@ -97,7 +98,7 @@ def _with_served(
     return [entry, *(item for item in history if item["revision"] != revision)]
 
 
-def _sorted(values: Names) -> Keep:
+def _sorted(values: Names) -> Directories:
     """Sorted names of the folders that have any."""
     return {kind: sorted(items)[:_MOST_NAMES] for kind, items in values.items() if items}
 
@@ -266,7 +267,7 @@ def _unsettled(body: Object) -> Cause | None:
     return None
 
 
-def _builds(context: Context, only: Keep) -> tuple[Ref, ...]:
+def _builds(context: Context, only: Directories) -> tuple[Ref, ...]:
     """The Jobs that built deleted engines: an engine is built again only if its Job is deleted."""
     volume = context.facts.volume
     built = {engine.job_name(key, volume) for key in only.get(ENGINES, [])}

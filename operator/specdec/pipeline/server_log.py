@@ -1,4 +1,4 @@
-"""The errors in the log of a server that ended, without the lines that it writes as it stops."""
+"""The first errors in the log of a server that ended, and the end of the log's last line."""
 
 import re
 

@@ -25,7 +25,7 @@ def serving(context: Context) -> Outcome:
                 context.observed, revision.role, live.get(revision.role)
             ),
             operator_image=context.images.operator,
-            tokenizer=context.facts.checkpoints["target"].path,
+            checkpoint=context.facts.checkpoints["target"].path,
         )
         for revision in backends.served(model, context.facts)
     ]
@@ -106,9 +106,9 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
     """Whether no pod of another revision is left and enough pods are ready.
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
-    controller has observed the generation, the counts in the status are old: they neither make a
-    service available nor end its availability. A new pod template ends the availability, and
-    `controller.apply` reports that.
+    controller has observed the generation, the counts in the status are old. Old counts make no
+    service available. An available service stays available while its old counts are sufficient. A
+    new pod template ends the availability, and `controller.apply` reports that.
     """
     model, status = context.model, deployment.get("status", {})
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)

@@ -22,11 +22,11 @@ def storage(context: Context) -> Outcome:
     """
     model, claim = context.model, context.observed.claim
     name = names.claim_name(model)
-    own = model.spec.storage.existing_claim is None
+    created = model.spec.storage.existing_claim is None
     size = _size(model, claim)
-    apply = (desired.claim(model, size, _modes(claim)),) if own else ()
+    apply = (desired.claim(model, size, _modes(claim)),) if created else ()
     facts = replace(context.facts, volume=volume_of(model, context.observed))
-    if claim is None and not own:
+    if claim is None and not created:
         missing = Condition(
             Type.STORAGE_READY,
             "False",
@@ -36,13 +36,13 @@ def storage(context: Context) -> Outcome:
         )
         return Outcome((missing,), facts, proceed=False, requeue_after=POLL)
     condition = _judge(name, claim)
-    if own and size != model.spec.storage.size:
+    if created and size != model.spec.storage.size:
         condition = replace(
             condition,
             message=f"{condition.message}; it keeps {size}, because a claim cannot shrink: set "
             f"spec.storage.size (now {model.spec.storage.size}) to {size}",
         )
-    if own and facts.volume.single_node and model.access_mode == "ReadWriteMany":
+    if created and facts.volume.single_node and model.access_mode == "ReadWriteMany":
         condition = replace(
             condition,
             message=f"{condition.message}; a claim keeps its mode, so all pods run on one node: "

@@ -77,12 +77,12 @@ def counts(context: Context) -> tuple[int, int]:
     """
     model, observed = context.model, context.observed
     statuses = {role: live.get("status", {}) for role, live in observed.deployments.items()}
-    shared = [role for role in statuses if model.own_replicas(role) is not None]
-    servers = [status for role, status in statuses.items() if role not in shared]
+    separate = [role for role in statuses if model.own_replicas(role) is not None]
+    servers = [status for role, status in statuses.items() if role not in separate]
     groups = (observed.group or {}).get("status", {})
     total = max((status.get("replicas", 0) for status in (*servers, groups)), default=0)
     ready = min((status.get("readyReplicas", 0) for status in servers), default=0)
-    if not all(statuses[role].get("readyReplicas", 0) for role in shared):
+    if not all(statuses[role].get("readyReplicas", 0) for role in separate):
         ready = 0
     return total, max(ready, groups.get("readyReplicas", 0))
 

@@ -54,7 +54,7 @@ class RequestFields:
     seed: str
 
     def named(self, name: str) -> str:
-        """The tensor's name for a row's name: MIN_TOKENS and SEED stand for these two fields."""
+        """The tensor's name for a name in the table; MIN_TOKENS and SEED are placeholders."""
         return {"MIN_TOKENS": self.min_tokens, "SEED": self.seed}.get(name, name)
 
 

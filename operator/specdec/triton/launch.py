@@ -29,10 +29,10 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 # so that the Service spreads clients over all pods.
 CONNECTION_AGE = 30
 
-# Objects of requests that Triton's gRPC endpoint keeps for reuse; the default is 8. If a model sends
-# one response and is called in a stream, Triton writes to the object of a request after another
-# thread may have released it. If the object is not kept, it is freed, and the write corrupts the
-# heap (seen in 2.51 with valgrind). The number of objects never exceeds that of requests at once.
+# Triton's gRPC endpoint keeps so many objects of requests for reuse; by default 8. If a model with
+# one response is called in a stream, Triton writes to the object of a request after another thread
+# may have released it. If the object is not kept, it is freed, and the write corrupts the heap
+# (seen in 2.51 with valgrind). The number of objects never exceeds that of requests at once.
 _KEPT_REQUESTS = 65536
 
 # Restricted endpoints require this header, which no client can send. So they are closed, and no
@@ -234,7 +234,7 @@ def pre_stop(
     *,
     linger_seconds: int,
     exit_timeout_seconds: int,
-    moving_seconds: int = 0,
+    reconnect_seconds: int = 0,
     metrics_port: int = PORTS["metrics"],
     client_ports: Sequence[int] = (PORTS["http"], PORTS["grpc"]),
     shm_region_prefix: str = SHM_PREFIX,
@@ -245,12 +245,12 @@ def pre_stop(
         launch: from `layout.plan`.
         linger_seconds: first wait: the server goes on serving while endpoints are removed.
         exit_timeout_seconds: last wait: running requests may take so long to finish.
-        moving_seconds: second wait: clients close their connections, and move to another pod.
+        reconnect_seconds: second wait: clients close their connections, and move to another pod.
         metrics_port: the server's; its metrics show when no request is in flight.
         client_ports: the ports whose connections the second wait counts.
         shm_region_prefix: as in `command`.
     """
-    numbers = (linger_seconds, moving_seconds, exit_timeout_seconds, metrics_port)
+    numbers = (linger_seconds, reconnect_seconds, exit_timeout_seconds, metrics_port)
     ports = ",".join(str(port) for port in client_ports)
     hook = ["python3", program_path("drain.py"), *(str(number) for number in numbers), ports]
     return hook if launch.mode is Mode.PLAIN else [*hook, mark(f"{shm_region_prefix}0_")]

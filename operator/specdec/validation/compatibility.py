@@ -13,9 +13,9 @@ from specdec import backends
 from specdec.api.matrix import support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 
-__all__ = ["Facts", "Finding", "Verdict", "judge", "padded"]
+__all__ = ["CheckpointFacts", "Finding", "Verdict", "judge", "padded"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Verdict:
         return tuple(f for f in self.findings if f.severity == "Warn")
 
 
-def judge(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Verdict:
+def judge(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Verdict:
     """Judge the facts (by role of `SpeculativeModel.sources`) with the severities of the spec."""
     findings = [
         *_architectures(model, facts),
@@ -58,7 +58,9 @@ def _severity(finding: Finding, checks: Checks) -> Severity:
     return "Warn" if (asked, finding.severity) == ("Enforce", "Warn") else asked
 
 
-def _architectures(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _architectures(
+    model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+) -> Iterator[Finding]:
     """Architectures that only other backends serve: the fetch Job accepts those of any backend."""
     backend = model.spec.runtime.backend
     able = support(backend).architectures
@@ -74,7 +76,7 @@ def _architectures(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Itera
             )
 
 
-def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
     if not {"target", "draft"} <= facts.keys():
         return
     target, draft = facts["target"], facts["draft"]
@@ -108,7 +110,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Findi
         )
 
 
-def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
+def _same_tokenizer(target: CheckpointFacts, draft: CheckpointFacts) -> bool | None:
     """Whether token ids are the same in both; None if their files cannot be compared."""
     files = target.get("tokenizerFile"), draft.get("tokenizerFile")
     key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
@@ -117,7 +119,7 @@ def _same_tokenizer(target: Facts, draft: Facts) -> bool | None:
 
 
 def _vocabulary(
-    model: SpeculativeModel, target: Facts, draft: Facts, *, sure: bool
+    model: SpeculativeModel, target: CheckpointFacts, draft: CheckpointFacts, *, sure: bool
 ) -> Iterator[Finding]:
     """Findings about the vocabulary sizes; `sure` means that the tokenizers are known to be equal.
 
@@ -154,11 +156,11 @@ def _vocabulary(
         )
 
 
-def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
     """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions.
 
-    An engine's position table also ends at the trained positions. Drafts behind the longest
-    sequence need positions of their own, although no answer keeps these drafts.
+    An engine's position table also ends at the trained positions. Drafts past the end of the
+    longest sequence need positions of their own, although no answer keeps these drafts.
     """
     for role, spec in model.models.items():
         positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
@@ -184,6 +186,6 @@ def _context(model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Fi
         yield Finding(CompatibilityReason.CONTEXT_TOO_SHORT, message, "context_length", role)
 
 
-def _differ(target: Facts, draft: Facts, key: str) -> bool:
+def _differ(target: CheckpointFacts, draft: CheckpointFacts, key: str) -> bool:
     values: tuple[Any, Any] = target.get(key), draft.get(key)
     return None not in values and values[0] != values[1]

@@ -104,7 +104,7 @@ def test_fixed_tokens_beyond_the_gpu_are_refused() -> None:
     assert [d.name for d in made.overdrawn] == ["target:0"]
 
 
-def test_percentages_count_as_if_each_model_loaded_first() -> None:
+def test_percentages_count_bytes_of_the_first_and_tokens_of_the_last_to_load() -> None:
     sizes = both(engine(LLAMA_8B), engine(LLAMA_1B))
 
     made = plan(H100, on(1, 1), sizes, {r: Budget(percent=30) for r in sizes})
@@ -117,7 +117,9 @@ def test_percentages_count_as_if_each_model_loaded_first() -> None:
     for role, other in (("target", "draft"), ("draft", "target")):
         alone = device.total - own[role] - device.parts["runtime"]
         assert device.parts[f"{role}KvCache"] == alone * 30 // 100
-        beside = (alone - own[other]) * 30 // 100 // sizes[role].kv_per_token
+        # The other model has loaded before, with its cache.
+        left = alone - own[other] - device.parts[f"{other}KvCache"]
+        beside = left * 30 // 100 // sizes[role].kv_per_token
         assert made.kv_tokens[role] == beside // 64 * 64
     assert made.fits
 

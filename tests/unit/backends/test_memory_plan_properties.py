@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec.api.methods.draft_target import Placement
-from specdec.backends.footprint import Engine, Sizes, footprint
+from specdec.backends.footprint import EngineSizes, Sizes, footprint
 from specdec.backends.memory_plan import Budget, MemoryPlan, plan
 from unit.triton.sizes import H100, LLAMA_1B, LLAMA_70B, NONE, both, engine, on
 
@@ -25,13 +25,13 @@ SMALL = st.builds(
 )
 DEGREES = st.sampled_from([1, 2, 4, 8])
 ENGINES = st.builds(
-    Engine,
+    EngineSizes,
     sizes=SMALL,
     tensor=DEGREES,
     pipeline=st.just(1),
-    body_bytes=st.sampled_from([0.53, 1.0, 2.0]),
-    dtype_bytes=st.just(2),
-    kv_bytes=st.sampled_from([1, 2]),
+    bytes_per_body_parameter=st.sampled_from([0.53, 1.0, 2.0]),
+    bytes_per_value=st.just(2),
+    bytes_per_kv_element=st.sampled_from([1, 2]),
     max_batch_size=st.integers(1, 512),
     max_seq_len=st.integers(64, 131_072),
     max_num_tokens=st.integers(64, 32_768),
@@ -44,8 +44,8 @@ MEMORY = st.integers(8_000, 190_000)
 
 def made_of(
     gpu: int,
-    target: Engine,
-    draft: Engine,
+    target: EngineSizes,
+    draft: EngineSizes,
     placement: Placement,
     budgets: Mapping[str, Budget] = NONE,
 ) -> MemoryPlan:
@@ -55,7 +55,12 @@ def made_of(
 
 @given(MEMORY, ENGINES, ENGINES, st.sampled_from(Placement), BUDGETS, BUDGETS)
 def test_a_plan_that_fits_takes_no_more_than_the_memory(
-    gpu: int, target: Engine, draft: Engine, placement: Placement, one: Budget, two: Budget
+    gpu: int,
+    target: EngineSizes,
+    draft: EngineSizes,
+    placement: Placement,
+    one: Budget,
+    two: Budget,
 ) -> None:
     made = made_of(gpu, target, draft, placement, {"target": one, "draft": two})
 
@@ -68,7 +73,7 @@ def test_a_plan_that_fits_takes_no_more_than_the_memory(
 
 @given(MEMORY, ENGINES, ENGINES, st.sampled_from(Placement))
 def test_a_planned_cache_leaves_a_tenth_and_is_never_useless(
-    gpu: int, target: Engine, draft: Engine, placement: Placement
+    gpu: int, target: EngineSizes, draft: EngineSizes, placement: Placement
 ) -> None:
     made = made_of(gpu, target, draft, placement)
     sizes = both(target, draft)
@@ -84,7 +89,7 @@ def test_a_planned_cache_leaves_a_tenth_and_is_never_useless(
 
 @given(MEMORY, MEMORY, ENGINES, ENGINES, st.sampled_from(Placement))
 def test_more_memory_is_never_worse(
-    one: int, two: int, target: Engine, draft: Engine, placement: Placement
+    one: int, two: int, target: EngineSizes, draft: EngineSizes, placement: Placement
 ) -> None:
     less = made_of(min(one, two), target, draft, placement)
     more = made_of(max(one, two), target, draft, placement)
@@ -95,9 +100,9 @@ def test_more_memory_is_never_worse(
 
 @given(MEMORY, ENGINES, st.integers(1, 512), st.integers(64, 131_072), st.integers(64, 32_768))
 def test_smaller_limits_are_never_worse(
-    gpu: int, target: Engine, batch: int, length: int, tokens: int
+    gpu: int, target: EngineSizes, batch: int, length: int, tokens: int
 ) -> None:
-    smaller = Engine(
+    smaller = EngineSizes(
         **{
             **vars(target),
             "max_batch_size": min(batch, target.max_batch_size),
@@ -115,8 +120,8 @@ def test_smaller_limits_are_never_worse(
 
 
 @given(ENGINES)
-def test_more_ranks_take_less_of_each_gpu_and_no_more_cache(target: Engine) -> None:
-    split = Engine(**{**vars(target), "tensor": 2 * target.tensor})
+def test_more_ranks_take_less_of_each_gpu_and_no_more_cache(target: EngineSizes) -> None:
+    split = EngineSizes(**{**vars(target), "tensor": 2 * target.tensor})
     whole, half = footprint(target), footprint(split)
 
     for name in ("Weights", "Activations"):

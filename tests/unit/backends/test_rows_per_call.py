@@ -45,7 +45,7 @@ def test_rows_per_call_depend_on_the_backend_unless_set(
     model = SpeculativeModel.parse(patched)
     backend = backends.of(model)
     given = facts(model)
-    engines = {engine.role: engine for engine in backend.artifacts(model, given)}
+    engines = {engine.role: engine for engine in backend.engines(model, given)}
     plan = backend.repositories(model, replace(given, engines=engines))[""]
 
     assert isinstance(plan, RepositoryPlan)

@@ -61,7 +61,7 @@ def test_the_room_follows_from_the_sizes_of_lookahead(
 
 def reference(method: str) -> dict[str, Engine]:
     model = SpeculativeModel.parse(resource(speculation={"method": method, **BLOCKS[method]}))
-    return {engine.role: engine for engine in of(model).artifacts(model, facts(model))}
+    return {engine.role: engine for engine in of(model).engines(model, facts(model))}
 
 
 @pytest.mark.parametrize("method", ["DraftTarget", "Lookahead"])

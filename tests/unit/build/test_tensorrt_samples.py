@@ -54,7 +54,7 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
     if not at_least(version, TENSORRT.methods[model.spec.speculation.method]):
         pytest.skip("the release has no such method")
     facts = Facts(version=version, image="image", checkpoints=checkpoints(model))
-    engines = {engine.role: engine for engine in backends.of(model).artifacts(model, facts)}
+    engines = {engine.role: engine for engine in backends.of(model).engines(model, facts)}
     length = backends.method(model).max_draft_len(model)
     for role, spec in model.models.items():
         image = Image(tmp_path / role, version, checked=True)

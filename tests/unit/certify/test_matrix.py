@@ -65,7 +65,7 @@ def test_entries_follow_from_the_gpus_and_the_backend(
             gpu(),
             Gpus(H100, 1, 1),
             "fast-logits",
-            "it needs 2 GPUs on one node, and the cluster has 1",
+            "it needs 2 GPUs on one node, and no node has more than 1",
         ),
         (gpu(), Gpus(H100, 1, 1), "eagle", "it needs a checkpoint: add --heads Eagle=SOURCE"),
         (

@@ -105,7 +105,7 @@ def test_page_has_every_entry_with_its_sentence() -> None:
     for part in (
         "1 of 3 failed, 9 not tried",
         "sentence of passed",
-        "it needs 2 GPUs on one node, and the cluster has 1",
+        "it needs 2 GPUs on one node, and no node has more than 1",
         "it needs a checkpoint: add --heads Eagle=SOURCE",
         "not reached",
         "NVIDIA-L4: 1 on a node, 1 in all, 23034 MiB each, driver 590.44",

@@ -105,10 +105,10 @@ def test_pods_live_longer_than_they_drain() -> None:
     assert "--exit-timeout-secs=77" in template["containers"][0]["command"]
     assert "--grpc-max-connection-age=30000" in template["containers"][0]["command"]
     stop = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    linger, moving, timeout = (int(word) for word in stop[2:5])
-    assert moving > 1.1 * 30, "a connection's age is meant give or take a tenth"
+    linger, reconnecting, timeout = (int(word) for word in stop[2:5])
+    assert reconnecting > 1.1 * 30, "a connection's age is meant give or take a tenth"
     assert timeout > 77
-    assert template["terminationGracePeriodSeconds"] > linger + moving + timeout
+    assert template["terminationGracePeriodSeconds"] > linger + reconnecting + timeout
 
 
 @pytest.mark.parametrize(("drain", "age"), [(0, 30000), (7, 7000), (3600, 30000)])
@@ -133,9 +133,9 @@ def test_a_server_of_several_ranks_drains_before_mpirun_gets_sigterm() -> None:
     assert start.server(container["command"])[0] == "mpirun"
     assert {"name": "TRTLLM_ORCHESTRATOR", "value": "1"} in container["env"]
     _, _, *numbers, _, mark = container["lifecycle"]["preStop"]["exec"]["command"]
-    linger, moving, timeout, _ = (int(number) for number in numbers)
+    linger, reconnecting, timeout, _ = (int(number) for number in numbers)
     assert mark in container["command"]
-    assert 77 < timeout < template["terminationGracePeriodSeconds"] - linger - moving
+    assert 77 < timeout < template["terminationGracePeriodSeconds"] - linger - reconnecting
 
 
 def test_settings_of_triton_reach_its_command_and_models() -> None:

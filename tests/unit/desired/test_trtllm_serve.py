@@ -58,8 +58,10 @@ def test_the_proxy_accepts_its_arguments_and_knows_the_servers_name() -> None:
 def test_the_hook_ends_within_the_grace_period_and_waits_for_both_ports() -> None:
     spec = pod(served("serving.drain", {"timeoutSeconds": 7}))
     server, proxy = spec["containers"]
-    *_, linger, moving, rest, metrics, ports = server["lifecycle"]["preStop"]["exec"]["command"]
-    assert int(linger) + int(moving) + int(rest) < spec["terminationGracePeriodSeconds"]
+    *_, linger, reconnecting, rest, metrics, ports = server["lifecycle"]["preStop"]["exec"][
+        "command"
+    ]
+    assert int(linger) + int(reconnecting) + int(rest) < spec["terminationGracePeriodSeconds"]
     assert (metrics, ports) == ("0", "8000,8001")
     assert proxy["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", linger]
 

@@ -148,11 +148,11 @@ def test_log_probability_is_log_softmax() -> None:
 
 def test_normalized_log_probability_is_that_among_the_tokens_to_choose_from() -> None:
     first, second, *_ = (int(token) for token in np.argsort(LOGITS)[::-1])
-    assert log_probability(LOGITS, first, Sampling().likeliest) == 0.0
+    assert log_probability(LOGITS, first, Sampling().candidate_count) == 0.0
     weights = np.exp(LOGITS.astype(np.float64))[[first, second]]
-    normalized = log_probability(LOGITS, second, Sampling(top_k=2).likeliest)
+    normalized = log_probability(LOGITS, second, Sampling(top_k=2).candidate_count)
     assert math.isclose(normalized, math.log(weights[1] / weights.sum()), rel_tol=1e-6)
-    whole = log_probability(LOGITS, second, Sampling(top_p=0.5).likeliest)
+    whole = log_probability(LOGITS, second, Sampling(top_p=0.5).candidate_count)
     assert whole == log_probability(LOGITS, second)
 
 

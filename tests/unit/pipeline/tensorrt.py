@@ -60,7 +60,7 @@ def engines(cr: Json, **known: Any) -> dict[str, Engine]:
     """The engine of each model by role."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, **known)
-    return {engine.role: engine for engine in BACKEND.artifacts(model, given)}
+    return {engine.role: engine for engine in BACKEND.engines(model, given)}
 
 
 def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:

@@ -172,7 +172,7 @@ def test_the_image_check_is_no_part_of_an_engine_key(monkeypatch: pytest.MonkeyP
     model = SpeculativeModel.parse(tensorrt("None"))
 
     def key() -> str:
-        return BACKEND.artifacts(model, facts(model))[0].key
+        return BACKEND.engines(model, facts(model))[0].key
 
     first, scripts = key(), dict(BACKEND.scripts())
     monkeypatch.setattr(TensorRT, "scripts", lambda self: {**scripts, "image_check.py": "#"})

@@ -30,7 +30,7 @@ def served(**serving: Any) -> World:
 def remembered(world: World) -> str:
     """The kinds in the Service's annotation."""
     annotations = world.services["pair"]["metadata"].get("annotations", {})
-    return str(annotations.get(names.OPTIONAL_KINDS, ""))
+    return str(annotations.get(names.OPTIONAL_KINDS_ANNOTATION, ""))
 
 
 def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:

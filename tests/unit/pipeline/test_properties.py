@@ -111,7 +111,7 @@ def key(cr: dict[str, Any], role: str = "target", digest: str = "a" * 64) -> str
     model = SpeculativeModel.parse(cr)
     checkpoints = {name: Checkpoint(name, digest, "", 0, {}) for name in model.sources}
     facts = Facts(version="0.19.0", image=IMAGES.reference, checkpoints=checkpoints)
-    keys = {engine.role: engine.key for engine in backends.of(model).artifacts(model, facts)}
+    keys = {engine.role: engine.key for engine in backends.of(model).engines(model, facts)}
     return keys[role]
 
 

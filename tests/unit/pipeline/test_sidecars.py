@@ -46,6 +46,19 @@ def test_available_names_the_sidecar_that_ended(
     assert text in condition["message"]
 
 
+def test_available_names_the_certificate_container_that_ended() -> None:
+    """It may end after any time, as a sidecar."""
+    world = deployed(serving={"tls": {"secretName": "certificate"}})
+    (failed,) = crashed(5, finishedAt="2026-01-02T03:31:00Z")["containerStatuses"]
+    server = {"name": "server", "ready": True, "state": {"running": {}}}
+    statuses = [server, {**failed, "name": "certificate"}]
+    pod(world, {"phase": "Running", "containerStatuses": statuses})
+    world.step()
+    condition = world.condition("Available")
+    assert condition["reason"] == "CrashLoop"
+    assert "container certificate of pod pair-abc restarted 3 times" in condition["message"]
+
+
 @pytest.mark.parametrize(
     ("sidecar", "server", "text"),
     [

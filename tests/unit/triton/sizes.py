@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from specdec.api.methods.draft_target import Placement, Topology
-from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
+from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
 from specdec.backends.memory_plan import Budget
 from specdec.triton.layout import Layout, RankPlan, Split
 from specdec.triton.layout import plan as ranks_of
@@ -15,8 +15,8 @@ LLAMA_1B = Sizes(128256, 2048, 16, 32, 8, 64, 8192, 1235814400, tied=True)
 H100 = 81559
 
 
-def engine(sizes: Sizes, tensor: int = 1, batch: int = 8, length: int = 2048) -> Engine:
-    return Engine(sizes, tensor, 1, 2, 2, 2, batch, length, 8192)
+def engine(sizes: Sizes, tensor: int = 1, batch: int = 8, length: int = 2048) -> EngineSizes:
+    return EngineSizes(sizes, tensor, 1, 2, 2, 2, batch, length, 8192)
 
 
 def on(
@@ -31,5 +31,5 @@ def on(
     return ranks_of(Layout(*splits, topology, placement, fast_logits))
 
 
-def both(target: Engine, draft: Engine) -> dict[str, Footprint]:
+def both(target: EngineSizes, draft: EngineSizes) -> dict[str, Footprint]:
     return {"target": footprint(target), "draft": footprint(draft)}

@@ -14,7 +14,7 @@ BAD = [
     (((-1,),), "has the path [-1]"),
     (((0,), (0, 1, 2)), "has [0, 1, 2] without its parent [0, 1]"),
     (((0,), (0,)), "has [0] twice"),
-    (((0,), (0, 0)), "is 2 levels deep, and the heads have 3"),
+    (((0,), (0, 0)), "is 2 levels deep, and the engine drafts 3"),
     ((*GOOD, (0, 0, 0, 0)), "is 4 levels deep"),
     ((*GOOD, (2,), (3,)), "has 7 nodes, above maxDraftTokens 6"),
     (((0,), (1,), (2,), (0, 0), (1, 0), (2, 0)), "is 2 levels deep"),

@@ -206,6 +206,7 @@ impl Config<'_> {
 
     /// Most rows of an engine call. Each row needs its own response, and an engine that is not
     /// decoupled sends only one response per call. Its calls therefore have one row.
+    /// The operator makes the engines decoupled exactly if this model is.
     fn rows_per_call(&self) -> Result<usize, Error> {
         let rows = self.number("rows_per_call", 1)?;
         if rows == 0 {

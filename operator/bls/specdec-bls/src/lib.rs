@@ -1,7 +1,7 @@
 //! The BLS: speculative decoding of many sequences at once, inside the process of the server.
 //!
 //! Triton loads this library as the backend `specdec` of the model `tensorrt_llm_bls`. Only the
-//! modules in `serving` use Triton's interface. All others compute, and need no server in tests.
+//! modules in `serving` call Triton's functions. The tests of all others need no server.
 //!
 //! A [`request`] is parsed into one task for each prompt. Each task becomes a [`sequence`], which
 //! returns the calls of the two [`engine`]s that it needs next. [`batching`] merges the calls of

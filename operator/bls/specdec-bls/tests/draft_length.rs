@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use simulation::numbers::Numbers;
 use simulation::{MOST, Run, grid};
-use triton_specdec::draft_length::estimate::{Acceptance, Curve, Verification};
+use triton_specdec::draft_length::estimate::{Acceptance, Curve, VerificationSeconds};
 use triton_specdec::draft_length::{
     AdaptivePolicy, Alternative, DraftLength, FixedLength, expected_tokens,
 };
@@ -176,7 +176,7 @@ fn curve_is_linear_between_measured_lengths_and_never_falls_beyond() {
 
 #[test]
 fn waits_of_a_verification_count_for_all_lengths_alike() {
-    let mut verification = Verification::default();
+    let mut verification = VerificationSeconds::default();
     // The rounds of another length have lost step with the others.
     for _ in 0..4 {
         verification.add(5, 0.040);

@@ -37,7 +37,7 @@ class Block(Value):
         return {}
 
     @property
-    def shares_texts(self) -> str:
+    def texts_pool_field(self) -> str:
         """The field of the block by which requests share texts; empty if none does."""
         return ""
 

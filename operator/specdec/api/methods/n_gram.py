@@ -37,6 +37,6 @@ class NGram(Block):
 
     @property
     @override
-    def shares_texts(self) -> str:
+    def texts_pool_field(self) -> str:
         """The pool of n-grams."""
         return "publicPool" if self.public_pool else ""

@@ -18,6 +18,6 @@ class SuffixAutomaton(Block):
 
     @property
     @override
-    def shares_texts(self) -> str:
+    def texts_pool_field(self) -> str:
         """The pool of texts."""
         return "globalPool" if self.global_pool else ""

@@ -29,6 +29,6 @@ class StorageReason(Reason):
     )
     CLAIM_LOST = _SECTION.blocked(
         "ClaimLost",
-        "the volume of the claim no longer exists",
+        "the claim is being deleted, or its volume no longer exists",
         "restore the volume, or use another claim",
     )

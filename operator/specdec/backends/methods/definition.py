@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.rule import Rule
 from specdec.triton.layout import Layout, Server, Split
 from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
@@ -40,9 +40,9 @@ class MethodDefinition:
         return 0
 
     def positions_beyond(self, model: SpeculativeModel) -> int:
-        """How many positions behind the longest sequence a step may compute, in tokens.
+        """How many positions past the end of the longest sequence a step may compute, in tokens.
 
-        The engine drafts to the end of an answer, and beyond it.
+        The engine drafts up to the end of an answer, and past it.
         """
         return self.max_draft_len(model)
 
@@ -76,7 +76,9 @@ class MethodDefinition:
         del model, server, engines
         return plan
 
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         """The mismatches between the target and the method's own checkpoints."""
         del model, facts
         yield from ()

@@ -15,8 +15,8 @@ from specdec.backends.rule import invalid
 from specdec.triton.layout import Layout, Server, Split
 from specdec.triton.plan import ModelPlan, RepositoryPlan
 
-# Time for which the engine's queue holds the calls of a round, if each has one row. Without it,
-# the first call would begin a step without the others.
+# Microseconds that a call waits in the engine's queue if one call cannot hold all sequences.
+# Without this delay, the first call would begin a step without the others.
 QUEUE_DELAY_US = 500
 
 
@@ -142,7 +142,8 @@ class DraftTargetMethod(MethodDefinition):
 def _queue_delay(model: SpeculativeModel, plan: RepositoryPlan, rows: int) -> int:
     """How long the engine's queue holds calls, in microseconds: the spec's, or else a default.
 
-    By default it gathers the calls of a round. If a call can hold all sequences, it is 0.
+    By default the delay lets one step begin the calls of several sequences. It is 0 if a call can
+    hold all sequences.
     """
     triton = model.spec.serving.triton
     if triton is not None and triton.queue_delay_microseconds is not None:

@@ -9,7 +9,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.methods import heads, lengths, tree
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
@@ -77,7 +77,9 @@ class EagleMethod(MethodDefinition):
         return (("decoding_mode", "eagle"), ("eagle_choices", paths))
 
     @override
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         fit = heads.fit(model, facts)
         yield from fit.findings
         layers = fit.facts.get("layers")

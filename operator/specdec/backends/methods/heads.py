@@ -8,7 +8,7 @@ from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, Reason
 from specdec.backends.facts import Images
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.rule import invalid
 
 
@@ -45,11 +45,13 @@ class Fit:
     """
 
     findings: tuple[Finding, ...] = ()
-    facts: Facts = field(default_factory=dict)
+    facts: CheckpointFacts = field(default_factory=dict)
 
 
 def fit(
-    model: SpeculativeModel, facts: Mapping[str, Facts], able: tuple[str, ...] | None = None
+    model: SpeculativeModel,
+    facts: Mapping[str, CheckpointFacts],
+    able: tuple[str, ...] | None = None,
 ) -> Fit:
     """Judge target and heads; `able` are the architectures that heads can be built into."""
     if not {"target", "heads"} <= facts.keys():
@@ -72,7 +74,9 @@ def finding(code: Reason, message: str) -> Finding:
     return Finding(code, message, "heads", "heads")
 
 
-def _target(model: SpeculativeModel, target: Facts, able: tuple[str, ...]) -> Iterator[Finding]:
+def _target(
+    model: SpeculativeModel, target: CheckpointFacts, able: tuple[str, ...]
+) -> Iterator[Finding]:
     architecture, method = target.get("architecture"), model.spec.speculation.method
     if architecture is not None and architecture not in able:
         yield finding(
@@ -82,7 +86,7 @@ def _target(model: SpeculativeModel, target: Facts, able: tuple[str, ...]) -> It
         )
 
 
-def _sizes(target: Facts, heads: Facts) -> Iterator[Finding]:
+def _sizes(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]:
     for code, name, key in (
         (CompatibilityReason.HEADS_HIDDEN_SIZE_MISMATCH, "hidden size", "hiddenSize"),
         (CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH, "vocabulary size", "vocabSize"),

@@ -9,7 +9,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.methods import heads, lengths, tree
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
@@ -50,7 +50,9 @@ class MedusaMethod(MethodDefinition):
         return (("decoding_mode", "medusa"), ("medusa_choices", paths))
 
     @override
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         """As the base class; also compares `numHeads` and `numLayers` with the checkpoint."""
         fit, own = heads.fit(model, facts), model.spec.speculation.medusa
         yield from fit.findings

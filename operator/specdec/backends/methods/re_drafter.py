@@ -9,7 +9,7 @@ from specdec.api.cause import Cause
 from specdec.api.matrix import at_least
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.methods import heads
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
@@ -56,7 +56,9 @@ class ReDrafterMethod(MethodDefinition):
         return (("decoding_mode", "redrafter"),)
 
     @override
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         able = heads.architectures(model)
         if not at_least(version(model), _ANY_BASE):
             able = tuple(name for name in able if name == _LLAMA)

@@ -45,8 +45,8 @@ def problem(choices: Choices, built: Ceilings) -> str:
     deepest = max(len(path) for path in paths)
     if deepest > built.depth or (built.exact and deepest != built.depth):
         return (
-            f"is {deepest} levels deep, and the heads have {built.depth}: "
-            "make the tree or the number of heads match"
+            f"is {deepest} levels deep, and the engine drafts {built.depth}: change the tree, or "
+            "numHeads (Medusa) or numLayers (EAGLE)"
         )
     if len(paths) > built.nodes:
         return (

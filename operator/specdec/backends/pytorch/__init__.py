@@ -52,7 +52,7 @@ class PyTorch:
         """Estimates from the numbers of the checkpoints."""
         return memory.footprints(model, checkpoints)
 
-    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+    def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """None: the LLM API serves checkpoints as they are."""
         del model, facts
         return ()

@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends.checkpoint_sizes import AUTO_BYTES, DTYPE_BYTES, sizes_of, stored_bytes
+from specdec.backends.checkpoint_sizes import (
+    AUTO_BYTES,
+    DTYPE_BYTES,
+    bytes_per_stored_parameter,
+    sizes_of,
+)
 from specdec.backends.facts import Checkpoint
-from specdec.backends.footprint import Engine, Footprint, footprint
+from specdec.backends.footprint import EngineSizes, Footprint, footprint
 from specdec.backends.pytorch import methods
 
 # Architectures whose caches hold compressed keys and values; the facts do not state their size.
@@ -38,7 +43,7 @@ def footprints(
 
 def _engine(
     model: SpeculativeModel, role: str, checkpoints: Mapping[str, Checkpoint]
-) -> Engine | None:
+) -> EngineSizes | None:
     checkpoint, spec = checkpoints[role], model.spec.target
     sizes = sizes_of(checkpoint, None)
     if sizes is None or checkpoint.facts.get("architecture") in _COMPRESSED:
@@ -46,13 +51,13 @@ def _engine(
     method, is_target = methods.of(model), role == "target"
     dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
     heads = checkpoints.get("heads") if is_target else None
-    return Engine(
+    return EngineSizes(
         sizes=sizes,
         tensor=spec.parallelism.tensor,
         pipeline=spec.parallelism.pipeline,
-        body_bytes=stored_bytes(checkpoint, sizes, dtype),
-        dtype_bytes=dtype,
-        kv_bytes=dtype if spec.quantization.kv_cache == "Auto" else 1,
+        bytes_per_body_parameter=bytes_per_stored_parameter(checkpoint, sizes, dtype),
+        bytes_per_value=dtype,
+        bytes_per_kv_element=dtype if spec.quantization.kv_cache == "Auto" else 1,
         max_batch_size=spec.limits.max_batch_size,
         max_seq_len=spec.limits.max_seq_len,
         max_num_tokens=spec.limits.max_num_tokens,

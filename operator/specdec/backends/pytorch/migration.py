@@ -77,7 +77,7 @@ def migrate(body: Body) -> Migration:
         return Migration(None, (), needs)
     migrated = copy.deepcopy({**body, "metadata": _identity(body["metadata"])})
     migrated.pop("status", None)
-    changes = tuple(_changes(migrated))
+    changes = tuple(_apply_changes(migrated))
     return Migration(migrated, changes, ())
 
 
@@ -137,7 +137,7 @@ def _formats(path: str, model: Mapping[str, Any]) -> Iterator[str]:
         yield f"{path}.dtype is {dtype}: set it to one of {', '.join(support(TO).dtypes)}"
 
 
-def _changes(body: Body) -> Iterator[str]:
+def _apply_changes(body: Body) -> Iterator[str]:
     """Change a resource; yields a sentence for each change."""
     spec = body["spec"]
     spec["runtime"]["backend"] = TO
@@ -145,7 +145,7 @@ def _changes(body: Body) -> Iterator[str]:
     yield from _runtime(spec["runtime"])
     yield from _lengths(spec["speculation"])
     for path, why in _REMOVED.items():
-        if _removed(body, path.split(".")):
+        if _remove(body, path.split(".")):
             yield f"{path} is removed: {why}"
     measured = spec.get("benchmark", {})
     if measured.get("mode", "Disabled") != "Disabled" and "baseline" not in measured:
@@ -178,7 +178,7 @@ def _runtime(runtime: dict[str, Any]) -> Iterator[str]:
 
 
 def _lengths(speculation: dict[str, Any]) -> Iterator[str]:
-    """Make the default draft length of requests the draft length of the server."""
+    """Replace draftTokens, which requests can override, by maxDraftTokens of the server."""
     if (length := speculation.pop("draftTokens", None)) is None:
         return
     if speculation["method"] == "None" or length == 0:
@@ -191,7 +191,7 @@ def _lengths(speculation: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _removed(value: dict[str, Any], path: list[str]) -> bool:
+def _remove(value: dict[str, Any], path: list[str]) -> bool:
     """Remove a field, and objects that are empty then; returns whether the field existed."""
     name, *rest = path
     if name not in value:
@@ -199,7 +199,7 @@ def _removed(value: dict[str, Any], path: list[str]) -> bool:
     if not rest:
         del value[name]
         return True
-    removed = _removed(value[name], rest)
+    removed = _remove(value[name], rest)
     if removed and not value[name]:
         del value[name]
     return removed

@@ -153,7 +153,8 @@ def generation(model: SpeculativeModel, _: Images) -> Cause | None:
             able = [each.since for each in generations.generations() if getattr(each, has)]
             return invalid(
                 f"spec.speculation.{field} is set, and TensorRT-LLM {release} does not have it: "
-                f"remove it, or set runtime.version to one of the generation of {able[-1]}"
+                "remove it, or set runtime.version to a version of the generation that begins "
+                f"with {able[-1]}"
             )
     return None
 
@@ -175,7 +176,7 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Warnings about a valid spec: texts that tenants share, and untested combinations."""
     speculation, texts = model.spec.speculation, []
-    field = speculation.block.shares_texts
+    field = speculation.block.texts_pool_field
     if field:
         name = speculation.block_name(speculation.method)
         texts.append(

@@ -53,7 +53,7 @@ class Reference:
         del model, checkpoints
         return {}
 
-    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+    def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """An engine for each model."""
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
 

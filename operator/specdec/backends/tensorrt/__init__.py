@@ -59,7 +59,7 @@ class TensorRT:
         """Estimates from the numbers of the checkpoints."""
         return memory.footprints(model, checkpoints)
 
-    def artifacts(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
+    def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """An engine for each model, built or prebuilt."""
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
 

@@ -1,7 +1,8 @@
-"""What a release expects of a server image, as data for the image check in a build Job.
+"""What specdec expects of the server image of a TensorRT-LLM version, as data for the image check.
 
-The check itself runs inside the image (`payload/build/image_check.py`). Its input depends on the
-release alone, because resources that share an engine share the ConfigMap of its build.
+The check itself runs in a build Job, inside the image (`payload/build/image_check.py`). Its input
+depends only on that version, because resources that share an engine share the ConfigMap of its
+build.
 """
 
 from collections.abc import Sequence

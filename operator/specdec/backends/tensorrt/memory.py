@@ -7,9 +7,14 @@ from dataclasses import replace
 from specdec.api.model import ModelSpec, SpeculativeModel
 from specdec.backends import methods
 from specdec.backends.building import draft_length
-from specdec.backends.checkpoint_sizes import AUTO_BYTES, DTYPE_BYTES, sizes_of, stored_bytes
+from specdec.backends.checkpoint_sizes import (
+    AUTO_BYTES,
+    DTYPE_BYTES,
+    bytes_per_stored_parameter,
+    sizes_of,
+)
 from specdec.backends.facts import Checkpoint
-from specdec.backends.footprint import Engine, Footprint, Sizes, footprint
+from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
 from specdec.backends.ranks import ranks
 
 # Bytes of a parameter, including its scales (docs/memory.md). NVFP4 has one FP8 scale for 16
@@ -62,20 +67,20 @@ def _engine(
     spec: ModelSpec,
     sizes: Sizes,
     checkpoints: Mapping[str, Checkpoint],
-) -> Engine:
+) -> EngineSizes:
     method, quantization = methods.of(model), spec.quantization
     is_target = role == "target"
     dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
     heads = checkpoints.get("heads") if is_target else None
     prebuilt = checkpoints.get(f"{role}-engine")
-    return Engine(
+    return EngineSizes(
         sizes=sizes,
         tensor=spec.parallelism.tensor,
         pipeline=spec.parallelism.pipeline,
-        body_bytes=_BODY_BYTES.get(quantization.method)
-        or stored_bytes(checkpoints.get(role), sizes, dtype),
-        dtype_bytes=dtype,
-        kv_bytes=dtype if quantization.kv_cache == "Auto" else 1,
+        bytes_per_body_parameter=_BODY_BYTES.get(quantization.method)
+        or bytes_per_stored_parameter(checkpoints.get(role), sizes, dtype),
+        bytes_per_value=dtype,
+        bytes_per_kv_element=dtype if quantization.kv_cache == "Auto" else 1,
         max_batch_size=spec.limits.max_batch_size,
         max_seq_len=spec.limits.max_seq_len,
         max_num_tokens=spec.limits.max_num_tokens,

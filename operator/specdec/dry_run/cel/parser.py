@@ -6,11 +6,11 @@ from specdec.dry_run.cel.syntax import (
     Access,
     Call,
     Choice,
-    Every,
     Has,
     Items,
     Literal,
     Logic,
+    Macro,
     Name,
     Node,
     UnsupportedError,
@@ -111,7 +111,7 @@ class _Parser:
         self.expect(",")
         test = self.choice()
         self.expect(")")
-        return Every(macro, operand, variable, test)
+        return Macro(macro, operand, variable, test)
 
     def _primary(self) -> Node:
         token = self._next()

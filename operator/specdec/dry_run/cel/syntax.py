@@ -53,7 +53,7 @@ class Has(Node):
 
 
 @dataclass(frozen=True)
-class Every(Node):
+class Macro(Node):
     """`operand.all(variable, test)`; the `macro` is `all`, `exists` or `exists_one`."""
 
     macro: str

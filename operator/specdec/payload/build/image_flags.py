@@ -22,7 +22,7 @@ class Flag:
     Attributes:
         switch: whether it takes no value.
         choices: the values it takes.
-        required: whether the program ends without it.
+        required: whether the program exits with an error if it is missing.
     """
 
     switch: bool | None = None
@@ -96,7 +96,7 @@ def helpers(source: str) -> tuple[Helper, ...]:
 
 
 def reexport(source: str, function: str) -> Helper | None:
-    """The module from which another one imports a function; None if it defines the function.
+    """The module from which this source imports a function; None if it defines the function.
 
     Raises:
         SyntaxError: the source is no Python.

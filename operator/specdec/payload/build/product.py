@@ -56,7 +56,7 @@ def summary(
 
 
 def builder_hash() -> str:
-    """Hash the build's own source; part of what decides whether engines are equal."""
+    """Hash the build's own source, for the manifest; this hash is no part of an engine's key."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).resolve().parent.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -97,7 +97,7 @@ def of_checkpoint(config: Mapping[str, Any]) -> Rotary:
     return Rotary(float(base), kind, tuple(sorted(given.items())))
 
 
-def states(config: Mapping[str, Any]) -> bool:
+def has_rotary(config: Mapping[str, Any]) -> bool:
     """Whether a config.json has a rotary embedding of its own."""
     return any(config.get(name) for name in _SOURCES)
 

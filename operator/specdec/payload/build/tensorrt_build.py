@@ -128,7 +128,7 @@ def _restore_rotary(plan: Plan, converted: Path) -> None:
     heads = plan.heads / "config.json" if plan.heads else None
     own = _json(heads) if heads and heads.is_file() else {}
     # As in newer converters, an EAGLE net without an embedding of its own has the target's.
-    net = rotary.of_checkpoint(own) if rotary.states(own) else base
+    net = rotary.of_checkpoint(own) if rotary.has_rotary(own) else base
     for sentence in rotary.restore(converted, base, net, plan.version):
         print(sentence, flush=True)
 

@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """One engine. Limits are in tokens, except `max_batch_size` in sequences.
+    """One engine. `limits` are in tokens, except `maxBatchSize` in sequences.
 
     `max_draft_len` is in tokens (0 without speculation); `block` holds the numbers of the method.
     `examples` are the folders that may hold the image's scripts; `image_check` is the severity of
@@ -195,7 +195,7 @@ def _refuse(plan: Plan) -> None:
     if (plan.mode in _HEADS) != (plan.heads is not None):
         raise _invalid(f"heads: mode {plan.mode} and heads {plan.heads} do not go together")
     if plan.mode == "draft_tokens_external" and plan.max_draft_len < 1:
-        raise _invalid("maxDraftTokens: a target of draft tokens needs at least 1")
+        raise _invalid("maxDraftTokens: a target that verifies draft tokens needs at least 1")
     if plan.mode in ("eagle", "explicit_draft_tokens") and plan.pipeline > 1:
         raise _invalid(
             f"pipelineParallel: {plan.pipeline} must be 1 with {plan.mode}; use tensorParallel"

@@ -136,19 +136,19 @@ def _page(port: int) -> str:
 
 def drain(
     linger: float,
-    moving: float,
+    reconnecting: float,
     timeout: float,
     port: int,
     clients: Collection[int],
     mark: str = "",
 ) -> bool:
-    """Wait for clients to disconnect and for requests to finish, then end the server of rank 0.
+    """Wait for clients to disconnect and for requests to finish; with `mark`, then end rank 0.
 
     Returns:
-        Whether it ended in time.
+        Whether rank 0 ended in time; true without `mark`.
     """
     time.sleep(linger)
-    await_disconnected(clients, time.monotonic() + moving)
+    await_disconnected(clients, time.monotonic() + reconnecting)
     deadline = time.monotonic() + timeout
     if port:
         await_idle(port, deadline)
@@ -164,7 +164,7 @@ def drain(
 
 
 if __name__ == "__main__":
-    lingering, moving_away, limit, page, ports, own = [*sys.argv[1:], ""][:6]
+    lingering, reconnecting, limit, metrics, ports, own = [*sys.argv[1:], ""][:6]
     served = {int(number) for number in ports.split(",")}
-    in_time = drain(float(lingering), float(moving_away), float(limit), int(page), served, own)
+    in_time = drain(float(lingering), float(reconnecting), float(limit), int(metrics), served, own)
     sys.exit(0 if in_time else 1)

@@ -13,8 +13,9 @@ An engine that reports no work and still gives no token fails at once. It stays 
 shows progress.
 
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
-attempt), `patience` (seconds), for models of text `answer`, and for a server with several ranks
-`ranks` (of this container) and `mark` (the start of an argument that each of their processes has).
+attempt) and `patience` (seconds). If the models answer with text, it has `answer`. For a server
+with several ranks it has `ranks` (of this container) and `mark` (the start of an argument that the
+process of each rank has).
 Exits 1 with a message, which becomes an event of the pod.
 """
 

@@ -42,7 +42,7 @@ class Record:
     Attributes:
         at: when it last gave proof that it generates, on the monotonic clock.
         asked: when it was last asked for a token, or gave proof.
-        done: its counters then.
+        done: its counters at the time `at`.
         failed: whether it has failed since then.
     """
 

@@ -23,7 +23,8 @@ type Drafts = Vec<Vec<(i64, f32)>>;
 
 /// The tokens that continue a prefix.
 pub enum Language {
-    /// The position determines the token.
+    /// The position determines the draft's token. The target accepts it in `ACCEPTED` of a hundred
+    /// positions, which depend on the first token as well.
     Rule,
     /// The rest of the text that begins with the prefix. The draft is right in as many of a hundred
     /// positions.
@@ -120,7 +121,8 @@ fn by_text(whole: &[i64], texts: &[Vec<i64>]) -> i64 {
         .unwrap_or(OTHER)
 }
 
-/// What the draft proposes after a text up to some token and its own tokens after that.
+/// The draft's next token and its log probability. `whole` is the beginning of a text, and after it
+/// the tokens that the draft has proposed so far.
 fn recorded(whole: &[i64], texts: &[Vec<i64>], drafts: &[Drafts]) -> (i64, f32) {
     let common = |text: &Vec<i64>| {
         let pairs = whole.iter().zip(text);

@@ -34,7 +34,7 @@ const CANCELLATION_PERIOD: Duration = Duration::from_millis(100);
 /// An engine: its calls that have not begun, and its threads.
 struct Engine {
     step: Duration,
-    /// Most rows of a step that they share.
+    /// Most rows that share a step.
     max_rows: usize,
     /// Time between two searches for cancelled calls.
     cancellation_period: Duration,
@@ -76,8 +76,8 @@ impl Backend for Engine {
             threads: Mutex::default(),
         });
         let stepping = Arc::clone(&engine);
-        // Results are sent by another thread, because their receiver works on the thread that
-        // sends.
+        // Another thread sends the results, because Triton runs the caller's listener on the thread
+        // that sends.
         let (sender, receiver) = channel();
         let sending = spawn(move || send_all(&receiver));
         let stepping = spawn(move || match shared {
@@ -159,7 +159,8 @@ impl Engine {
 
     /// Run each row at a speed of its own: a step takes half to twice the usual time.
     fn run_own(&self, answers: &Sender<Answer>) {
-        // Rows, with the time of their steps, by the time of their next response and by a number.
+        // Rows with the duration of their steps. The key is when the next response is due, and a
+        // number that makes the key unique.
         let mut running: BTreeMap<(Instant, u64), (Row, Duration)> = BTreeMap::new();
         let (mut number, mut numbers) = (0, Numbers(1));
         let mut searched = Instant::now();

@@ -54,7 +54,8 @@ pub struct Waits {
     /// Measurements of the faster way between two trials, and how many are left.
     interval: usize,
     left: usize,
-    /// Number of rows since `updated`. Each row belongs to a different sequence.
+    /// Rows that wait or are in flight, unchanged since `updated`. Each row belongs to a different
+    /// sequence.
     rows: usize,
     updated: Option<Instant>,
 }

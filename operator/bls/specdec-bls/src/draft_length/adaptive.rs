@@ -197,7 +197,7 @@ impl DraftLength for AdaptiveSequence {
             // may have changed, so the next choice probes again.
             shared.probed_at = f64::NEG_INFINITY;
         }
-        // The tokens after the first call of a cut proposal were selected for their survival, so
+        // If further calls extended the proposal, their tokens were selected for their survival. So
         // only the tokens of the first call count.
         let first = self.round.step.unwrap_or(usize::MAX);
         let (drafted, accepted) = (drafted.min(first), accepted.min(first));

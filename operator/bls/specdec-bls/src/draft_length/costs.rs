@@ -1,6 +1,6 @@
 //! Estimates what rounds yield in tokens and cost in seconds, for the choice of the draft length.
 
-use super::estimate::{Curve, Mean, Rounds, Verification};
+use super::estimate::{Curve, Mean, Rounds, VerificationSeconds};
 use super::slope::Slope;
 
 /// After this many seconds of rounds, summed over all sequences, a target-only run measures the
@@ -26,7 +26,7 @@ pub fn expected_tokens(length: usize, acceptance: f64) -> f64 {
 /// Seconds that calls take at one load.
 pub(super) struct Costs {
     pub draft: Curve,
-    pub verify: Verification,
+    pub verify: VerificationSeconds,
     /// Seconds of each draft token in a verification that sequences share.
     pub slope: Slope,
     /// All rounds of a draft model.
@@ -42,7 +42,7 @@ impl Default for Costs {
     fn default() -> Self {
         Self {
             draft: Curve::through_zero(),
-            verify: Verification::default(),
+            verify: VerificationSeconds::default(),
             slope: Slope::default(),
             rounds: Rounds::default(),
             target_only: Mean::default(),

@@ -104,7 +104,8 @@ impl Rounds {
     }
 }
 
-/// The product of the chances up to each one: that the target accepts a token and all before it.
+/// For each token, the product of the chances up to its own: the chance that the target accepts the
+/// token and all before it.
 pub(super) fn survivals(chances: impl Iterator<Item = f64>) -> Vec<f64> {
     let products = chances.scan(1.0, |survival, chance| {
         *survival *= chance;
@@ -159,7 +160,7 @@ impl Mean {
 /// because its sequence is not synchronized with the others. So the lengths are compared by their
 /// lowest times, and the mean wait of all rounds is added to each.
 #[derive(Clone, Debug, Default)]
-pub struct Verification {
+pub struct VerificationSeconds {
     /// Lowest times.
     steps: BTreeMap<usize, Mean>,
     wait: Mean,
@@ -167,7 +168,7 @@ pub struct Verification {
     pub count: usize,
 }
 
-impl Verification {
+impl VerificationSeconds {
     /// Whether this length was measured.
     pub fn knows(&self, length: usize) -> bool {
         self.steps.contains_key(&length)

@@ -95,8 +95,8 @@ pub trait DraftLength: Send {
     fn choose_lookup(&mut self, classes: &[usize], alternative: Alternative) -> usize;
     /// The verification of candidate tokens of these classes has ended.
     fn lookup_completed(&mut self, classes: &[usize], accepted: usize, verify_seconds: f64);
-    /// Candidate tokens of these classes were not verified, but the target generated the same ones
-    /// up to a number.
+    /// Candidate tokens of these classes were not verified. The first `accepted` of them are equal
+    /// to the tokens that the target generated in their place.
     fn lookup_compared(&mut self, classes: &[usize], accepted: usize);
     /// The sequence has ended; further calls change nothing.
     fn close(&mut self);

@@ -100,8 +100,8 @@ impl Shared {
 
     /// The number of tokens of a proposal that are worth their time in a verification.
     ///
-    /// A token takes time from all sequences that share the verification. So the least survival is
-    /// the same for the tokens of all of them, and the likeliest tokens are verified.
+    /// Each token delays all sequences that share the verification. So the same limit applies to
+    /// the tokens of all of them: a token is verified if its survival is above the limit.
     pub fn worth_verifying(&mut self, log_probs: &[f32]) -> usize {
         let sequences = self.sequences as f64;
         let costs = self.costs();

@@ -26,8 +26,9 @@ struct State {
     length: u32,
     /// The state of the longest suffix that also ends elsewhere.
     link: u32,
-    /// A position where the strings end, counted in tokens from the start: the latest, or an
-    /// earlier one if the state is not among the `MOST_SUFFIXES` longest.
+    /// A position where the strings end, counted in tokens from the start. It is the latest
+    /// one if the state was among the `MOST_SUFFIXES` longest suffixes when its strings last
+    /// occurred, else an earlier one.
     end: u32,
     /// The first transition: this token leads to this state, `NONE` without any.
     token: i32,
@@ -141,9 +142,9 @@ impl Automaton {
             + self.first.capacity() * bucket * 8 / 7
     }
 
-    /// The state whose longest string is that of `from` with `token` after it. This is `next`, the
-    /// state that `from` reaches by `token`, if `next` has no longer strings. Otherwise it is a new
-    /// state, to which `next` then links.
+    /// The state whose longest string is that of `from` with `token` after it. If this is the
+    /// longest string of `next`, the state that `from` reaches by `token`, the result is `next`.
+    /// Otherwise it is a new state, to which `next` then links.
     fn split(&mut self, from: u32, token: i32, next: u32) -> u32 {
         let length = self.state(from).length + 1;
         if self.state(next).length == length {

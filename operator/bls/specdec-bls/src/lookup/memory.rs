@@ -6,7 +6,8 @@
 //! a whole, and no search crosses from one scope to another. It compares a few of the latest
 //! occurrences, so it may miss a longer match in an old text.
 //!
-//! All scopes share the bytes. A segment is evicted from the scope that would be the largest, so a
+//! All scopes share the bytes. If a new segment has no room, the oldest segment of one scope
+//! is evicted: of the scope that would be the largest if the new segment existed already. So a
 //! scope loses nothing to a scope that is larger than itself.
 
 use std::cmp::Reverse;
@@ -23,8 +24,8 @@ pub const MAX_SCOPE_BYTES: usize = 128;
 const LEAST_TOKENS: usize = 1024;
 /// Most segments of the smallest size that fit into the memory, and so most scopes.
 const MOST_SCOPES: usize = 4096;
-/// The whole memory divided by this number is the size of the largest segment.
-const PARTS: usize = 8;
+/// A largest segment takes the memory divided by this number.
+const LEAST_SEGMENTS: usize = 8;
 /// The room of a scope, in tokens, divided by this number is that of its next segment.
 const GROWTH: usize = 4;
 /// Most positions that one search compares, apart from the first one in each segment.
@@ -52,7 +53,7 @@ struct Scopes {
     /// Tokens of the smallest and of the largest segment.
     least: usize,
     most: usize,
-    /// Texts learned and searches made so far.
+    /// Pieces of texts learned and searches made so far: the clock of `Scope::last_use`.
     uses: u64,
 }
 
@@ -67,8 +68,9 @@ struct Scope {
 impl Memory {
     /// A memory of at most `limit` bytes, including its index and its table of names.
     pub fn new(limit: usize) -> Self {
-        let least = LEAST_TOKENS.max(limit / Segment::bytes_of(1) / MOST_SCOPES);
-        let most = (limit / Segment::bytes_of(1) / PARTS).max(least);
+        let tokens = Segment::tokens_in(limit);
+        let least = LEAST_TOKENS.max(tokens / MOST_SCOPES);
+        let most = (tokens / LEAST_SEGMENTS).max(least);
         let scopes = limit / Segment::bytes_of(least) + 1;
         let by_name = HashMap::with_capacity(scopes);
         // The standard map has a power of two of buckets, at most seven eighths of them in use.

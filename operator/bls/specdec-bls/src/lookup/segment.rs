@@ -43,6 +43,11 @@ impl Segment {
         capacity * BYTES_A_TOKEN + OVERHEAD
     }
 
+    /// Tokens for which this many bytes have room, without the overhead of a segment.
+    pub fn tokens_in(bytes: usize) -> usize {
+        bytes / BYTES_A_TOKEN
+    }
+
     /// Bytes of this segment.
     pub fn bytes(&self) -> usize {
         Self::bytes_of(self.capacity())

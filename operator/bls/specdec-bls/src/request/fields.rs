@@ -147,7 +147,7 @@ impl Row<'_> {
         }
     }
 
-    /// As `number`, at least `least`.
+    /// As `number`. A number below `least` is refused.
     pub fn at_least(&self, name: &str, least: i128, default: i128) -> Result<i128, Error> {
         let value = self.number(name, default)?;
         if value < least {

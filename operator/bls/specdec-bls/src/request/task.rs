@@ -100,8 +100,8 @@ impl Task {
     }
 
     /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. With a
-    /// fixed draft length, the division may therefore depend on the task alone, and not on load or
-    /// timing.
+    /// fixed draft length, only the task may therefore decide the division. Load and timing must
+    /// not change it.
     pub fn is_sampled(&self) -> bool {
         self.seed.is_some() || self.use_draft_logits
     }
@@ -138,8 +138,10 @@ impl Task {
 /// TensorRT-LLM restarts its random numbers with every call. Calls at the start of the answer have
 /// the client's seed. Later calls have splitmix64 (Steele et al. 2014) of that seed and the number
 /// of tokens `generated` before the call. The draft call and the verification of one round
-/// therefore share a seed, unless the target compares the draft's logits. Acceptance then needs
-/// other random numbers than the draft, so the draft call sets `distinct`, which changes its seed.
+/// therefore share a seed, unless the draft call sets `distinct`, which changes its seed. It does
+/// so if the target compares the draft's logits, because acceptance then needs other random
+/// numbers than the draft. A draft call that extends a proposal sets `distinct` as well, because a
+/// later verification may have the same prefix.
 pub fn call_seed(seed: u64, generated: u64, distinct: bool) -> u64 {
     if generated == 0 && !distinct {
         return seed;

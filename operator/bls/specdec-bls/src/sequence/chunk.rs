@@ -31,8 +31,8 @@ pub enum Source {
     Model,
     /// A pipelined call of the draft model.
     PipelinedModel,
-    /// An earlier occurrence of the last tokens, in the text itself or in the memory. Each token
-    /// has a class of its acceptance.
+    /// An earlier occurrence of the last tokens, in the text itself or in the memory.
+    /// `classes` has one entry for each token, from `lookup::Candidate::classes`.
     Lookup { classes: Vec<usize>, memory: bool },
 }
 

@@ -37,8 +37,8 @@ impl Sequence {
     pub(super) fn report_target_only(&mut self) {
         let run = &self.target_only;
         let whole = (run.tokens, run.seconds());
-        // A run that only a lookup ends pays for its start once. The policy measures that start
-        // separately.
+        // Without a draft model, a streamed run ends only at a lookup or with the answer. Its start
+        // is not part of its speed, because the policy measures starts separately.
         let measured = match run.streamed && self.is_without_draft_model() {
             true => run.after_first(),
             false => Some(whole).filter(|(tokens, _)| *tokens > 0),

@@ -8,7 +8,8 @@ use super::tokens::{TARGET, Tokens, token_outputs};
 use crate::engine::{Call, Role, find, new_tokens, token_log_probs};
 use crate::error::Error;
 
-/// Most tokens of one call in a target-only stream.
+/// Most tokens of a target-only call, if the client gets the answer in parts and the call is not
+/// streamed.
 const MOST_STREAM_TOKENS: usize = 8;
 /// Tokens of the first call of an answer, and most tokens of a call, in a target-only run that a
 /// lookup may cut short. A call that arrives while the engine computes for others waits for the
@@ -28,7 +29,8 @@ impl Tokens {
     /// How many tokens the next call of a target-only run requests. The run still has to decode
     /// `left` tokens.
     ///
-    /// A stream takes several calls, which request 1, 2, 4 and then `MOST_STREAM_TOKENS` tokens.
+    /// An answer that the client gets in parts takes several calls. They request 1, 2, 4 and then
+    /// `MOST_STREAM_TOKENS` tokens.
     /// The first token therefore arrives early, and later calls cost less time per token. A run
     /// that a lookup may cut short takes several calls as well, up to `MOST_PIECE_TOKENS` each.
     pub fn target_only_length(&mut self, left: usize) -> usize {

@@ -115,8 +115,8 @@ impl Tokens {
             drafted: proposal.len(),
             accepted: agreed.min(kept.len()),
             rounds: 1,
-            // If the target adds no token to the accepted ones, the next token is the end: its
-            // engine shortens no output within `max_seq_len`.
+            // If the target adds no token to the accepted ones, the answer has ended. Within
+            // `max_seq_len`, the target's engine shortens an output for no other reason.
             finished: ended || returned <= agreed || self.remaining() == 0,
             outputs: self.additional(outputs),
             tokens: kept,

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use triton::{Code, Level, PreparedCall, Response, Tensor, log};
 
-use super::batch::{InFlightBatch, Row};
 use super::in_flight::InFlightSequence;
+use super::in_flight_call::{InFlightCall, Row};
 use super::model::Bls;
 use crate::batching::merge::{ROW, pad_empty_proposal};
 use crate::engine::{EngineResult, Role, find};
@@ -24,7 +24,7 @@ struct Prepared<'a> {
     call: PreparedCall<'a>,
     /// Its number among the calls in flight.
     key: u64,
-    batch: Arc<InFlightBatch>,
+    sent: Arc<InFlightCall>,
     /// The sequence that can cancel the call.
     cancelled_by: Option<Arc<InFlightSequence>>,
 }
@@ -55,7 +55,7 @@ impl Bls {
                 rows.for_each(|row| pad_empty_proposal(&mut row.call));
             }
             let calls = batch.calls.into_iter();
-            calls.map(move |rows| InFlightBatch::new(batch.role, Some(batch.number), rows))
+            calls.map(move |rows| InFlightCall::new(batch.role, Some(batch.number), rows))
         });
         self.send(calls.collect());
     }
@@ -67,14 +67,14 @@ impl Bls {
 
     /// Send a call without the batcher: it neither waits nor shares a batch.
     pub fn send_alone(self: &Arc<Self>, row: Row) {
-        self.send(vec![InFlightBatch::new(row.call.role, None, vec![row])]);
+        self.send(vec![InFlightCall::new(row.call.role, None, vec![row])]);
     }
 
     /// Send calls. All are prepared before the first one is sent, because an engine may start a
     /// step with the calls that have arrived.
-    fn send(self: &Arc<Self>, calls: Vec<InFlightBatch>) {
+    fn send(self: &Arc<Self>, calls: Vec<InFlightCall>) {
         let calls = calls.into_iter().map(Arc::new);
-        let prepared: Vec<_> = calls.filter_map(|batch| self.prepare(batch)).collect();
+        let prepared: Vec<_> = calls.filter_map(|call| self.prepare(call)).collect();
         for call in prepared {
             match call.call.start() {
                 Ok(started) => {
@@ -83,87 +83,87 @@ impl Bls {
                     }
                 }
                 Err(error) => {
-                    locked(&self.batches).remove(&call.key);
-                    self.fail(&call.batch, engine_error(error));
+                    locked(&self.calls).remove(&call.key);
+                    self.fail(&call.sent, engine_error(error));
                 }
             }
         }
     }
 
     /// Prepare a call; None if that failed, and its rows have the error.
-    fn prepare(self: &Arc<Self>, batch: Arc<InFlightBatch>) -> Option<Prepared<'_>> {
-        let (inputs, outputs, cancelled_by) = batch.contents();
+    fn prepare(self: &Arc<Self>, sent: Arc<InFlightCall>) -> Option<Prepared<'_>> {
+        let (inputs, outputs, cancelled_by) = sent.contents();
         let key = self.next_number();
-        let (bls, sent) = (Arc::clone(self), Arc::clone(&batch));
+        let (bls, answered) = (Arc::clone(self), Arc::clone(&sent));
         let listener = Box::new(move |response: Response| {
-            bls.on_response(&sent, key, response);
+            bls.on_response(&answered, key, response);
         });
-        let model = self.engine_name(batch.role);
+        let model = self.engine_name(sent.role);
         match PreparedCall::new(&self.server, model, inputs, &outputs, listener) {
             Ok(call) => {
-                locked(&self.batches).insert(key, Arc::clone(&batch));
+                locked(&self.calls).insert(key, Arc::clone(&sent));
                 Some(Prepared {
                     call,
                     key,
-                    batch,
+                    sent,
                     cancelled_by,
                 })
             }
             Err(error) => {
-                self.fail(&batch, engine_error(error));
+                self.fail(&sent, engine_error(error));
                 None
             }
         }
     }
 
     /// Process a response of an engine.
-    fn on_response(self: &Arc<Self>, batch: &InFlightBatch, key: u64, response: Response) {
+    fn on_response(self: &Arc<Self>, sent: &InFlightCall, key: u64, response: Response) {
         let outputs = response.outputs.map(|result| result.map_err(engine_error));
-        match (outputs, batch.streamed) {
-            (Some(Ok(outputs)), true) if !response.is_final => batch.deliver_streamed(outputs),
-            (Some(Ok(outputs)), true) => self.deliver_outputs(batch, outputs),
+        match (outputs, sent.streamed) {
+            (Some(Ok(outputs)), true) if !response.is_final => sent.deliver_streamed(outputs),
+            (Some(Ok(outputs)), true) => self.deliver_outputs(sent, outputs),
             // A stream may end without a last token.
-            (None, true) if response.is_final => self.deliver_outputs(batch, Vec::new()),
+            (None, true) if response.is_final => self.deliver_outputs(sent, Vec::new()),
             (Some(Ok(outputs)), false) if !outputs.is_empty() => {
-                self.deliver_outputs(batch, outputs);
+                self.deliver_outputs(sent, outputs);
             }
             // The refusal of a call with several rows does not name the row at fault.
-            (Some(Err(Error::EngineRefused(_))), _) if batch.shared => batch.set_refused(),
-            (Some(Err(error)), _) => self.fail(batch, error),
+            (Some(Err(Error::EngineRefused(_))), _) if sent.shared => sent.set_refused(),
+            (Some(Err(error)), _) => self.fail(sent, error),
             _ => {}
         }
         if response.is_final {
-            locked(&self.batches).remove(&key);
-            self.finish(batch);
+            locked(&self.calls).remove(&key);
+            self.finish(sent);
         }
     }
 
-    fn deliver_outputs(self: &Arc<Self>, batch: &InFlightBatch, outputs: Vec<Tensor>) {
-        let index = find(&outputs, ROW).filter(|_| batch.shared);
+    fn deliver_outputs(self: &Arc<Self>, sent: &InFlightCall, outputs: Vec<Tensor>) {
+        let index = find(&outputs, ROW).filter(|_| sent.shared);
         let index = index.and_then(|tensor| tensor.integers().first().copied());
-        if batch.shared {
+        if sent.shared {
             self.refusals.store(0, Ordering::Relaxed);
         }
-        if let Some(row) = batch.take(index.unwrap_or(0).max(0) as usize) {
-            self.deliver(batch, row, Ok(outputs));
+        if let Some(row) = sent.take(index.unwrap_or(0).max(0) as usize) {
+            self.deliver(sent, row, Ok(outputs));
         }
     }
 
     /// Process the end of a call. Rows without a result are sent again one by one if the engine
     /// refused the whole call, and get an error otherwise.
-    fn finish(self: &Arc<Self>, batch: &InFlightBatch) {
-        let pending = batch.take_pending();
-        if batch.was_refused() {
-            self.count_refusal(batch.role);
+    fn finish(self: &Arc<Self>, sent: &InFlightCall) {
+        let pending = sent.take_pending();
+        if sent.was_refused() {
+            self.count_refusal(sent.role);
             // Only one row may have been at fault. Sent alone, the others succeed.
             let rows = pending.into_iter();
-            let calls = rows.map(|row| InFlightBatch::new(batch.role, batch.number, vec![row]));
+            let calls = rows.map(|row| InFlightCall::new(sent.role, sent.batch, vec![row]));
             self.send(calls.collect());
         } else if !pending.is_empty() {
-            let engine = self.engine_name(batch.role);
+            let engine = self.engine_name(sent.role);
             let message = format!("{engine} ended the call without an answer: it was cancelled");
             for row in pending {
-                self.deliver(batch, row, Err(Error::EngineRefused(message.clone())));
+                self.deliver(sent, row, Err(Error::EngineRefused(message.clone())));
             }
         }
     }
@@ -179,17 +179,17 @@ impl Bls {
     }
 
     /// Deliver this error to all rows without a result.
-    fn fail(self: &Arc<Self>, batch: &InFlightBatch, error: Error) {
-        let engine = self.engine_name(batch.role);
+    fn fail(self: &Arc<Self>, sent: &InFlightCall, error: Error) {
+        let engine = self.engine_name(sent.role);
         let error = error.map_message(|message| with_name(engine, message));
-        for row in batch.take_pending() {
-            self.deliver(batch, row, Err(error.clone()));
+        for row in sent.take_pending() {
+            self.deliver(sent, row, Err(error.clone()));
         }
     }
 
     /// Pass the result of a row to its sequence.
-    fn deliver(self: &Arc<Self>, batch: &InFlightBatch, row: Row, result: EngineResult) {
-        let seconds = batch.started.elapsed().as_secs_f64();
+    fn deliver(self: &Arc<Self>, sent: &InFlightCall, row: Row, result: EngineResult) {
+        let seconds = sent.started.elapsed().as_secs_f64();
         if let Some(number) = row.pipelined {
             self.pipelined_slots.fetch_add(1, Ordering::AcqRel);
             let event = Event::PipelinedCompleted {
@@ -211,7 +211,7 @@ impl Bls {
             row.sequence.set_cancellable(None);
         }
         let event = Event::Completed { result, seconds };
-        row.sequence.deliver(event, batch.number);
+        row.sequence.deliver(event, sent.batch);
     }
 
     /// Fail the calls of engines whose process has died, because Triton never completes them.
@@ -222,14 +222,14 @@ impl Bls {
             .map(|(role, _)| *role)
             .collect();
         for role in dead {
-            // Check again each time: a call may have been sent just before Triton noticed the
-            // death.
-            let batches: Vec<Arc<InFlightBatch>> = locked(&self.batches)
-                .extract_if(|_, batch| batch.role == role)
-                .map(|(_, batch)| batch)
+            // Each check fails the calls of a dead process again, because a call may have been sent
+            // just before Triton noticed the death.
+            let calls: Vec<Arc<InFlightCall>> = locked(&self.calls)
+                .extract_if(|_, sent| sent.role == role)
+                .map(|(_, sent)| sent)
                 .collect();
-            for batch in batches {
-                self.fail(&batch, Error::engine_died(self.engine_name(role)));
+            for sent in calls {
+                self.fail(&sent, Error::engine_died(self.engine_name(role)));
             }
             // Some releases of Triton start another process in its place.
             if let Some(process) = self.process(role) {

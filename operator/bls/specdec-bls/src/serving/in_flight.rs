@@ -1,8 +1,8 @@
 //! Runs the state machine of a sequence in flight, and carries out its effects.
 //!
 //! Events arrive from any thread. One thread at a time takes the sequence out of its inbox and
-//! runs it; others leave their event in the inbox and return. No lock is held while the effects
-//! are carried out, so Triton may call back at any point.
+//! runs it; others leave their event in the inbox and return. The inbox is not locked while the
+//! effects are carried out, so Triton may call back at any point.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use triton::{InferenceCall, Level, log};
 
-use super::batch::Row;
+use super::in_flight_call::Row;
 use super::model::Bls;
 use super::reply::Reply;
 use crate::engine::Call;

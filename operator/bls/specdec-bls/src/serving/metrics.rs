@@ -217,7 +217,7 @@ impl Metrics {
         let logged = &mut locked(&self.fallbacks).logged;
         if logged.is_none_or(|at| at.elapsed() > LOG_INTERVAL) {
             *logged = Some(Instant::now());
-            let line = format!("{message}: answers continue with the target alone");
+            let line = format!("{message}: answers continue without the draft model");
             log(Level::Warn, &line);
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! The modules follow a request. Triton loads the model (`backend`, `model`) and sends it requests.
 //! Threads of the `pool` parse them (`intake`) and start a sequence for each prompt (`in_flight`).
-//! The sequences' engine calls are sent in batches (`batch`, `calls`), and their parts leave as
+//! The sequences' engine calls are sent in batches (`in_flight_call`, `calls`), and their parts leave as
 //! responses (`reply`). Results of engine calls arrive on Triton's threads, which run the sequences
 //! that they belong to. A `watchdog` thread sends batches that have waited long enough, and detects
 //! disconnected clients and dead engines (`process`).
 
 mod backend;
-mod batch;
 mod calls;
 mod in_flight;
+mod in_flight_call;
 mod intake;
 mod memory;
 mod metrics;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use triton::Server;
 
-use super::batch::{InFlightBatch, Row};
 use super::in_flight::InFlightSequence;
+use super::in_flight_call::{InFlightCall, Row};
 use super::metrics::Metrics;
 use super::pool::{Pool, spawn};
 use super::process::Process;
@@ -48,7 +48,7 @@ pub struct Bls {
     /// Sequences in flight by their numbers.
     sequences: Mutex<HashMap<u64, Arc<InFlightSequence>>>,
     /// Engine calls in flight by their numbers.
-    pub(super) batches: Mutex<HashMap<u64, Arc<InFlightBatch>>>,
+    pub(super) calls: Mutex<HashMap<u64, Arc<InFlightCall>>>,
     /// The process of each engine; None for an engine inside the server's process.
     pub(super) processes: Mutex<HashMap<Role, Option<Process>>>,
     pub(super) watchdog: Watchdog,
@@ -116,7 +116,7 @@ impl Bls {
                 freed: Condvar::new(),
             },
             sequences: Mutex::default(),
-            batches: Mutex::default(),
+            calls: Mutex::default(),
             processes: Mutex::default(),
             watchdog: Watchdog::default(),
             settings,

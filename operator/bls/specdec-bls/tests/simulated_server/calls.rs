@@ -1,4 +1,5 @@
-//! The functions of Triton with which the library calls an engine, for `impl Simulation`.
+//! A macro with the functions of Triton with which the library calls an engine. `triton.rs` expands
+//! it in `impl Simulation for Server`.
 
 macro_rules! call_functions {
     () => {

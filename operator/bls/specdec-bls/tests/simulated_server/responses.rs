@@ -1,4 +1,5 @@
-//! The functions of Triton with which the library responds to clients, for `impl Simulation`.
+//! A macro with the functions of Triton with which the library responds to clients. `triton.rs`
+//! expands it in `impl Simulation for Server`.
 
 macro_rules! response_functions {
     () => {

@@ -9,7 +9,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.methods import heads
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
@@ -46,7 +46,7 @@ class Eagle3Method(LlmApiMethod):
 
     @override
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
-        """The keys of a dynamic tree and of suffix matching, by the names of the generation."""
+        """The keys of a dynamic tree and of suffix matching; they are equal in all generations."""
         own = model.spec.speculation.eagle3
         if own is None:
             return {}
@@ -63,7 +63,9 @@ class Eagle3Method(LlmApiMethod):
         return {**tree_keys, **suffix_matching(own.suffix_matching)}
 
     @override
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         """As the base class; also compares the heads' draft vocabulary with the target's."""
         own = facts.get("heads", {})
         # Heads may be narrower than the states of the target that they read.

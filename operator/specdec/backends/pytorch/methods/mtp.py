@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
-from specdec.backends.finding import Facts, Finding
+from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
 
@@ -23,7 +23,9 @@ class MtpMethod(LlmApiMethod):
         return suffix_matching(own.suffix_matching) if own else {}
 
     @override
-    def findings(self, model: SpeculativeModel, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    def findings(
+        self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+    ) -> Iterator[Finding]:
         target = facts.get("target", {})
         if "architecture" in target and not target.get("nextTokenLayers"):
             yield Finding(

@@ -64,7 +64,7 @@ class _Metrics:
         self._families = [
             pb_utils.MetricFamily(
                 name="specdec_engine_requests",
-                description="Requests that wait for an engine of the Reference backend or run",
+                description="Requests that an engine of the Reference backend runs or queues",
                 kind=pb_utils.MetricFamily.GAUGE,
             ),
             pb_utils.MetricFamily(

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-# Times the longest token where a tokenizer may leave out or merge characters. Composing makes one
-# byte of three at most; texts have fewer blanks and marks to leave out than other characters, and
-# few tokens are as long as the longest.
+# Factor on the bytes of the longest token, for a tokenizer that may leave out or merge characters.
+# It is large enough: Unicode composition keeps at least a third of the bytes, most characters of a
+# text are not blanks or marks, and few tokens are as long as the longest.
 _MARGIN = 4
 # Steps before the model that keep every byte of the text, besides `Split` and `Sequence`.
 _KEEPING = frozenset({"ByteLevel", "Digits", "FixedLength", "Prepend", "UnicodeScripts"})
@@ -20,8 +20,9 @@ _KEEPING = frozenset({"ByteLevel", "Digits", "FixedLength", "Prepend", "UnicodeS
 def bytes_per_token(fast: Any) -> int:
     """The most bytes of text that one token stands for; 0 for an empty vocabulary.
 
-    A byte-level vocabulary spells every byte of a text as one character, so the longest token
-    bounds them. Any other tokenizer may leave out or merge characters.
+    A byte-level vocabulary writes every byte of a text as one character, so the bound is the
+    number of characters of its longest token. Any other tokenizer may leave out or merge
+    characters.
     """
     steps = [_step(fast.normalizer), _step(fast.pre_tokenizer)]
     byte_level = any(map(_is_byte_level, steps))

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from specdec_longest import bytes_per_learned_token, bytes_per_token
 
-# Bytes of a prompt where the longest sequence or the longest token is unknown, and bytes that no
-# prompt is refused for; the BLS has the same (operator/bls/specdec-bls/src/request/limits.rs).
+# The limit of a prompt in bytes if the longest sequence or the longest token is unknown, and the
+# lowest limit if both are known. The BLS has the same limits
+# (operator/bls/specdec-bls/src/request/limits.rs).
 _UNKNOWN_BYTES = 1 << 20
 _LEAST_BYTES = 64 << 10
 # Items of one list of words in a request, and bytes of all of them.
@@ -173,7 +174,8 @@ class Limits:
     def tokens(self, count: int, field: str) -> None:
         """Refuse a prompt that leaves no token for an answer.
 
-        The engine may have room for draft tokens beyond the longest sequence, and takes it then.
+        The engine may have room for draft tokens beyond the longest sequence. Without this check,
+        it would accept such a prompt.
 
         Raises:
             TextError: the prompt has too many tokens.

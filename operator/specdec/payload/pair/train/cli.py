@@ -52,7 +52,8 @@ def parser() -> argparse.ArgumentParser:
         "--rows",
         type=int,
         default=2048,
-        help="rows the target continues, and twice as many from functions",
+        help="rows from anywhere in the corpus that the target continues; it also continues twice "
+        "as many rows from functions and classes",
     )
     return options
 

@@ -67,7 +67,9 @@ DRAFT = Shape(hidden=128, layers=1, heads=2, kv_heads=1, ffn=384)
 
 
 def initialise(shape: Shape, seed: int) -> Params:
-    """Draw initial weights: norms one, embedding N(0, 0.02), projections N(0, 1 / fan_in).
+    """Draw initial weights: norms are 1, all others are normal with mean 0.
+
+    The standard deviation of the embedding is 0.02, that of projections 1 / sqrt(fan_in).
 
     Projections that write into the residual stream are shrunk by `sqrt(2 layers)` so that its
     variance does not grow with depth.

@@ -26,7 +26,7 @@ def cross_entropy(params: Params, rows: jax.Array, shape: Shape) -> jax.Array:
 def train_target(
     tokens: Tokens, steps: int, state_file: Path, report: Callable[[str], None], seed: int = 1
 ) -> Params:
-    """Train for `steps` batches of 8 windows of 256 tokens; see `optimise.fit` for resuming."""
+    """Train for `steps` batches of 8 windows of 257 tokens; see `optimise.fit` for resuming."""
 
     def batch(step: int) -> jax.Array:
         indices = np.arange(step * BATCH, (step + 1) * BATCH)

@@ -29,7 +29,7 @@ class NGramPool:
         self._lock = Lock()
 
     def learn(self, tokens: list[int], start: int) -> None:
-        """Add every n-gram that ends at or behind `start` and before the last token."""
+        """Add every n-gram that ends at or after `start`, and before the last token."""
         with self._lock:
             for end in range(max(start, 1), len(tokens)):
                 for size in range(1, min(self.size, end) + 1):
@@ -75,7 +75,7 @@ class SuffixAutomaton:
         self._length = [0]
         self._link = [-1]
         self._next: list[dict[int, int]] = [{}]
-        # The position behind the first occurrence of a state's substrings.
+        # The position after the first occurrence of a state's substrings.
         self._end = [0]
         self._last = 0
 

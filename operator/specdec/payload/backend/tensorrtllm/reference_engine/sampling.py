@@ -52,7 +52,7 @@ class Sampling:
         )
 
     @property
-    def likeliest(self) -> int:
+    def candidate_count(self) -> int:
         """Number of tokens to choose from before `top_p`; 0 is all tokens."""
         return 1 if self.greedy else self.top_k
 

@@ -70,7 +70,7 @@ class Scheduler:
         self._thread.start()
 
     def ticket(self, request: Request, listener: Listener, arrived: float | None = None) -> Ticket:
-        """Check a request that arrived at this moment of the monotonic clock, by default now.
+        """Check a request; `arrived` is its time on the monotonic clock, by default now.
 
         Raises:
             RequestError: it can never run here.

@@ -39,7 +39,7 @@ class Sequence:
         self._request = request
         self._model = model
         self._proposer = proposer
-        self._likeliest = request.rules.likeliest if normalize_log_probs else 0
+        self._likeliest = request.rules.candidate_count if normalize_log_probs else 0
         self._tokens: Tokens = np.empty(request.prompt.size + request.max_new + 1, np.int64)
         self._tokens[: request.prompt.size] = request.prompt
         self._length = request.prompt.size

@@ -48,11 +48,11 @@ type Contents = (
 );
 
 /// The rows of one engine call in flight.
-pub struct InFlightBatch {
+pub struct InFlightCall {
     pub role: Role,
     /// The batcher's number of the batch that the call belongs to; None for a call that was sent
     /// without the batcher.
-    pub number: Option<u64>,
+    pub batch: Option<u64>,
     pub started: Instant,
     /// The call has several rows.
     pub shared: bool,
@@ -62,11 +62,11 @@ pub struct InFlightBatch {
     refused: AtomicBool,
 }
 
-impl InFlightBatch {
-    pub fn new(role: Role, number: Option<u64>, rows: Vec<Row>) -> Self {
+impl InFlightCall {
+    pub fn new(role: Role, batch: Option<u64>, rows: Vec<Row>) -> Self {
         Self {
             role,
-            number,
+            batch,
             started: Instant::now(),
             shared: rows.len() > 1,
             streamed: rows.iter().any(|row| row.call.stream.is_some()),
