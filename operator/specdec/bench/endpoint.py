@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal
-from typing import Protocol as Shape
+from typing import Protocol as Interface
 
 from specdec.bench.exchange import Exchange
 from specdec.client.connection import Connection
@@ -57,7 +57,7 @@ class LoadClient(ABC):
         """End the connection; the next request opens another."""
 
 
-class Endpoint(Shape):
+class Endpoint(Interface):
     """A server under load; its errors are those of `transport.Transport`."""
 
     async def model(self, name: str) -> Model:

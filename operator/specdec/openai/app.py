@@ -21,7 +21,7 @@ from specdec.openai.replies import HANDLERS, read_body
 from specdec.openai.request import SCOPE, Served, Task, in_scope, prompt_of, task
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
-from specdec.openai.triton import Backend
+from specdec.openai.triton import ModelServer
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -32,7 +32,7 @@ class Endpoint:
     def __init__(
         self,
         settings: Settings,
-        backend: Backend,
+        backend: ModelServer,
         templates: Templates,
         metrics: Metrics | None = None,
     ) -> None:

@@ -20,7 +20,7 @@ from specdec.openai.metrics import Metrics
 from specdec.openai.parsers.split import Event
 from specdec.openai.request import Served, Task
 from specdec.openai.settings import Settings
-from specdec.openai.triton import Backend, Options
+from specdec.openai.triton import ModelServer, Options
 
 _DISCONNECTED = 499
 _STREAM_HEADERS = [
@@ -35,7 +35,7 @@ class Owner(Protocol):
     """What an exchange needs of the endpoint."""
 
     settings: Settings
-    backend: Backend
+    backend: ModelServer
     metrics: Metrics
 
 
@@ -105,7 +105,7 @@ class Exchange(Response):
     async def _answer(self, send: Send) -> None:
         task, backend = self._task, self._owner.backend
         count: asyncio.Future[int | None] | None = None
-        if not self._served.counts and (task.include_usage or not task.stream):
+        if not self._served.counts_tokens and (task.include_usage or not task.stream):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
             encoder = Pieces(self._head, null_usage=task.include_usage)

@@ -68,9 +68,9 @@ class Connection(asyncio.Protocol):
         """Split the bytes into frames.
 
         Most frames are ordinary DATA frames, which go to their streams directly. In h2 they would
-        change only windows, which this class acknowledges itself (ADR 0138). h2 needs more time
-        for the other frames than this class needs for everything else of a first piece. So other
-        frames that arrive with a piece wait until the piece's reader has sent it.
+        change only windows, which this class acknowledges itself (ADR 0138). h2 handles the other
+        frames. This takes longer than everything else that this class does for the first piece of
+        an answer. So other frames that arrive with a piece wait until its reader has sent it.
         """
         self._handle_other_frames()
         data = self._received + data if self._received else data

@@ -41,7 +41,7 @@ _INPUTS: Mapping[str, str] = {
 
 
 class LlmApi(Triton):
-    """A server with the LLM API's model. See `Backend`."""
+    """A server with the LLM API's model. See `ModelServer`."""
 
     @override
     async def served(self) -> Served:

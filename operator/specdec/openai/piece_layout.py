@@ -3,8 +3,9 @@
 The messages for requests of the same outputs differ in their values only. The bytes before the
 values (the names of model and outputs, types and shapes) equal those of the previous message. So
 the first message is parsed whole. Later messages that begin with the same bytes are read without
-protobuf, which runs much less code. This matters, because the processor's caches no longer hold
-the code when a piece arrives (ADR 0142). Every other message is parsed whole.
+protobuf. Reading them in this way runs much less code. This matters, because the processor's
+caches no longer hold the code when a piece arrives (ADR 0142). Every other message is parsed
+whole.
 """
 
 import struct

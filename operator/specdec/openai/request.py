@@ -37,7 +37,7 @@ class Served:
     add_special_tokens: bool = True
 
     @property
-    def counts(self) -> bool:
+    def counts_tokens(self) -> bool:
         """The server reports the numbers of prompt and output tokens."""
         return "num_output_tokens" in self.outputs
 
@@ -102,8 +102,9 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
             stream=stream,
             # TensorRT-LLM before 1.2 reports no counts, but a probability for each token. Then the
             # probabilities are counted.
-            log_probs=log_probs or (not served.counts and "return_log_probs" in served.inputs),
-            token_counts=served.counts,
+            log_probs=log_probs
+            or (not served.counts_tokens and "return_log_probs" in served.inputs),
+            token_counts=served.counts_tokens,
             stop_words=stop,
             **_sampling(body),
         )

@@ -63,7 +63,7 @@ class Options:
 DEFAULT = Options()
 
 
-class Backend(Protocol):
+class ModelServer(Protocol):
     """What the endpoint needs of a server.
 
     Methods raise `ApiError` with the status for the client.
@@ -85,7 +85,7 @@ class Backend(Protocol):
 
 
 class Triton:
-    """A Triton server; an asynchronous context manager. See `Backend`."""
+    """A Triton server; an asynchronous context manager. See `ModelServer`."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._server = Server(connection)
@@ -144,7 +144,7 @@ class Triton:
     async def pieces(
         self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
-        """As `Backend.pieces`."""
+        """As `ModelServer.pieces`."""
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [LOG_PROBS] if request.log_probs else []
         names += [HISTOGRAM] if options.histogram and HISTOGRAM in served.outputs else []
