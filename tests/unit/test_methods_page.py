@@ -1,11 +1,14 @@
 """docs/methods.md is what its generator writes, and shows every sample once."""
 
+import pytest
+
 from unit.methods_reference import PAGE, ROOT, SAMPLES, TEMPLATE, render, samples_of
 
 # A claim with weights, which is no SpeculativeModel.
 WEIGHTS = {"reference-pair"}
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_generator_writes() -> None:
     again = "run python tests/unit/methods_reference.py"
     assert PAGE.read_text("utf-8") == render(), again

@@ -7,6 +7,7 @@ from specdec.api.matrix import support
 from unit import sizing_reference as page
 
 
+@pytest.mark.slow
 def test_page_is_up_to_date() -> None:
     again = "run python tests/unit/sizing_reference.py"
     assert page.PAGE.read_text("utf-8") == page.render(), again
