@@ -26,7 +26,7 @@ TARGET = "tensorrt_llm"
 TOKENS = 40
 # Far above what the answers take on a crowded machine, far below a call that never returns.
 STALL_SECONDS = 30.0
-WARNING = "answers continue with the target alone"
+WARNING = "answers continue without the draft model"
 PROMPTS = [f"def f{number}():\n" for number in range(4)]
 
 

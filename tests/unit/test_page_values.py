@@ -189,7 +189,7 @@ def test_defaults_in_sentences_are_those_of_the_crd() -> None:
     assert row in text("docs/bls.md")
     prose = " ".join(text("docs/bls.md").split())
     least = schema("speculation.draftLengthPolicy.minLength")["default"]
-    assert f"Their defaults are {least} and `maxDraftTokens`" in prose
+    assert f"Their defaults are {least} and the largest length that a request may set" in prose
     ordinary = schema("verification.mode")["enum"]
     assert f"mode: Report                # {' | '.join(ordinary)}" in text("docs/verification.md")
 

@@ -10,7 +10,8 @@ from specdec.api.tables import table
 _MIG = re.compile(r"(?P<gpu>.+)-MIG-[1-7]g\.(?P<memory>[1-9][0-9]{0,2})gb(?:\.[a-z.]+)?")
 # MIG divides the memory of a GPU into eighths.
 _SLICES = 8
-# The driver keeps part of a slice: 10 GB of an A100 show as 9728 MiB, and larger slices keep less.
+# The driver keeps part of a slice: 10 GB of an A100 show as 9728 MiB. Of a larger slice it keeps a
+# smaller part.
 _SLICE_USABLE = 0.95
 
 

@@ -55,7 +55,8 @@ PLURALS = {
     (API_VERSION, KIND): PLURAL,
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
-    # Only people read nodes, classes and definitions; the operator has no right to.
+    # Only the commands of people, such as `specdec check`, read nodes, storage classes and
+    # definitions. The operator has no right to read them.
     ("v1", "Node"): "nodes",
     ("storage.k8s.io/v1", "StorageClass"): "storageclasses",
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",

@@ -9,8 +9,8 @@ class Pods(Value):
     """What all pods of a resource share.
 
     `user` is Fixed for the user and group 10001, and Assigned where the cluster gives each
-    namespace its own, as OpenShift does. No pod gets a token of its service account. A cloud that
-    knows an account by its name or annotations gives its credentials to the account's pods.
+    namespace its own, as OpenShift does. No pod gets a token of its service account. Some clouds
+    recognize a service account by its name or annotations, and give credentials to its pods.
     """
 
     service_account_name: str | None = None

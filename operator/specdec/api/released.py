@@ -10,7 +10,7 @@ OPERATOR_IMAGE = f"{REGISTRY}/operator:{__version__}"
 def reference_beside(operator: str) -> str:
     """The Reference server's image for an operator's: the same registry, organisation and tag.
 
-    Beside an image that has a digest and no tag, it has the tag of this version.
+    If the operator's image has a digest and no tag, the tag is this version.
     """
     folder, slash, name = operator.partition("@")[0].rpartition("/")
     tag = name.partition(":")[2] or __version__

@@ -1,7 +1,8 @@
 """The fields of `spec.speculation`: a method, and a block of settings for each method.
 
-The modules of a method have the name `Method.key`. The one in `methods/` has the method's block,
-the one in `backends/methods/` its definition.
+The modules of a method have the name `Method.key`. The one in `methods/` has the method's block.
+The one in `backends/methods/` has its definition for backends with engines, and the one in
+`backends/pytorch/methods/` its definition for backend PyTorch.
 """
 
 from collections.abc import Iterator

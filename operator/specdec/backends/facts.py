@@ -66,7 +66,7 @@ class Facts:
     and `kv_tokens` are the roles of `SpeculativeModel.models`. `kv_tokens` are the cache sizes of
     the memory plan in tokens, empty without a plan. `request_fields` are the names of request
     fields in the server's image, None if no build read the image. `available` is true if the
-    desired revision serves, `verified` if its verification has ended or is not needed.
+    desired revision serves, `verification_ended` if its verification has ended or is not needed.
     """
 
     version: str = ""
@@ -79,4 +79,4 @@ class Facts:
     request_fields: RequestFields | None = None
     repository: str = ""
     available: bool = False
-    verified: bool = False
+    verification_ended: bool = False

@@ -68,7 +68,7 @@ class Backend(Protocol):
     def image(self, version: str) -> Mapping[str, Any] | None:
         """What a server image of a version holds, for the check in a build Job.
 
-        None where the image is one of this release's own.
+        None if the image is one of this release's own, or if the backend runs no build Job.
         """
 
     def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:

@@ -56,7 +56,9 @@ DraftTokens = Annotated[
     str | None,
     typer.Option(metavar="N,N,...", help="Draft lengths to compare; default: the server's."),
 ]
-Warmup = Annotated[int, typer.Option(help="Untimed requests per decoding path before a level.")]
+Warmup = Annotated[
+    int, typer.Option(help="Untimed requests per level and draft length; also for the baseline.")
+]
 ErrorLimit = Annotated[
     float, typer.Option(help="Percent of requests that may fail; above it, the exit status is 1.")
 ]
@@ -80,7 +82,9 @@ def bench(
     single: Single = False,
     concurrency: Concurrency = "1",
     draft_tokens: DraftTokens = None,
-    requests: Annotated[int, typer.Option(help="Requests per decoding path and level.")] = 24,
+    requests: Annotated[
+        int, typer.Option(help="Requests per level and draft length; also for the baseline.")
+    ] = 24,
     output_tokens: Annotated[int, typer.Option(help="Tokens per response.")] = 128,
     warmup: Warmup = 1,
     seed: Annotated[int, typer.Option(help="Seed of the requests and of the bootstrap.")] = 0,
@@ -101,8 +105,8 @@ def bench(
 ) -> None:
     """Measure a served model with and without speculation.
 
-    The two decoding paths alternate, with the same prompts, seeds and response lengths. A service
-    that drafts inside its engine is compared with another one: --baseline-url
+    The baseline and all draft lengths alternate, with the same prompts, seeds and response
+    lengths. A service that drafts inside its engine is compared with another one: --baseline-url
     http://baseline:9000/v1. After Ctrl-C or a lost server it reports what was measured so far.
 
     Exit status: 0 measured, 1 too many requests failed, 2 bad input, 3 the server cannot be

@@ -44,7 +44,7 @@ DraftTokens = Annotated[
 UseDraftLogits = Annotated[
     bool | None, typer.Option(help="Accept by logits; default: as the server is set.")
 ]
-BeamWidth = Annotated[int | None, typer.Option(help="Number of beams; disables speculation.")]
+BeamWidth = Annotated[int | None, typer.Option(help="Number of beams; the BLS accepts only 1.")]
 
 
 def generate(

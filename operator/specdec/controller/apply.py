@@ -38,8 +38,8 @@ class Applied:
     """The result of applying a decision.
 
     Attributes:
-        refusals: refusals that did not stop the other objects: of optional objects, and of
-            changes to a child that exists.
+        refusals: refusals that did not stop the other objects: of children whose condition never
+            blocks Ready, and of changes to a child that exists.
         replaced_pods: the children that replace their pods from now on, such as `Deployment pair`.
     """
 
@@ -53,8 +53,8 @@ async def apply_decision(
     """Apply in order, then delete, then adopt orphans.
 
     Raises:
-        RefusedError: the server refuses a new child, or an object of its name is not ours.
-        DefinitionNotReadyError: parts of the server do not know the resource definition yet.
+        RefusedError: the API server refuses a new child, or an object of its name is not ours.
+        DefinitionNotReadyError: part of the API server does not know the definition yet.
         ClusterError: another request failed.
     """
     refusals: list[RefusedError] = []

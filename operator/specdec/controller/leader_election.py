@@ -2,9 +2,9 @@
 
 `standby` calls it. The rules are those of client-go, and guarantee at most one holder. Each
 candidate uses only its own clock: a Lease has expired when its record stayed unchanged for its
-whole duration. The holder stops after two thirds of the duration, so clocks need not agree and may
-run at rates that differ by a third. A holder that was frozen may still try to write when it
-resumes; `standby.write_fence` prevents that.
+whole duration. The holder stops if it could not renew the Lease for two thirds of the duration. So
+clocks need not agree, and may run at rates that differ by a third. A holder that was frozen may
+still try to write when it resumes; `standby.write_fence` prevents that.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 # Shares of the Lease's duration; client-go has 10 s and 2 s for a duration of 15 s.
 RENEW_DEADLINE, RENEW_PERIOD = 2 / 3, 2 / 15
-# A standby reads the Lease twice per renewal period, so it takes a released Lease within 1.5
-# seconds.
+# A standby reads the Lease twice per renewal period. So with a duration of 15 s it takes a
+# released Lease within 1.5 s.
 RETRY_PERIOD = 1 / 15
 JITTER = 1.2
 # Short, because without a release the next holder only waits until the Lease expires.

@@ -1,7 +1,8 @@
 """Read everything that a decision needs: the children of a resource and what surrounds them.
 
 `Reconciler` calls `observe` before each decision. All reads are live and run in a few parallel
-rounds. A log that cannot be read is empty; every other failed read raises an error.
+rounds. A log that cannot be read is empty, and a kind that the cluster lacks has no objects. Every
+other failed read raises an error.
 """
 
 import asyncio

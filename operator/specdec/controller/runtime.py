@@ -30,7 +30,8 @@ from specdec.controller.watch_monitor import WatchMonitor
 
 logger = logging.getLogger(__name__)
 
-# Children change in bursts, such as a Job, its pod and its status; one reconcile handles a burst.
+# Children change in bursts, such as a Deployment and the EndpointSlices of its Service. One
+# reconcile handles a burst.
 CHILD_DELAY = 0.1
 RESYNC_RETRY_SECONDS = 15.0
 DEFINITION_ATTEMPTS = 60

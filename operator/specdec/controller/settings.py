@@ -22,7 +22,10 @@ class Settings(BaseSettings):
     operator_image: str = ""
     """The image of all Jobs except engine builds; empty: that of the operator's own pod."""
     reference_image: str = ""
-    """The default image of Reference servers; empty: `reference` beside the operator's image."""
+    """The default image of Reference servers.
+
+    Empty: the image `reference` with the registry, organisation and tag of the operator's image.
+    """
     pod_namespace: str = ""
     """The namespace of the operator's own pod; empty outside of a pod."""
     pod_name: str = ""

@@ -44,8 +44,8 @@ async def _replace_spec(
     """Replace the live spec, then apply as usual.
 
     An example: somebody changed the number of a Service's port. Apply then adds our port beside
-    it, and the Service has two ports of one name. The replacement keeps what the server allocated,
-    such as addresses and node ports.
+    it, and the Service has two ports of one name. The API server keeps what it has allocated, such
+    as addresses and node ports, although the new spec does not have these fields.
     """
     temporary_manager = f"{manager}-restore"
     replacement = {"op": "replace", "path": "/spec", "value": intent["spec"]}

@@ -1,1 +1,1 @@
-"""Pure builders of Kubernetes objects, one module per kind of child."""
+"""Pure builders of Kubernetes objects: modules for the children, and modules for their parts."""

@@ -52,7 +52,9 @@ def config_map(model: SpeculativeModel) -> dict[str, Any]:
 def leader_worker_set(
     model: SpeculativeModel, revision: Revision, volume: Volume, replicas: int
 ) -> dict[str, Any]:
-    """One group for each replica, replaced one after the other.
+    """One group for each replica, replaced one after the other by default.
+
+    `spec.serving.rollout.maxUnavailable` sets how many are replaced at the same time.
 
     If a pod restarts, its whole group restarts, because the ranks of an MPI job end together.
     """

@@ -40,8 +40,9 @@ class Volume:
 class Container:
     """A container of a pod.
 
-    `mounts` does not include the mounts of the claim and of /tmp. `tmp` is the name of the volume
-    at /tmp. `user_env` has the variables that a resource sets; those in `env` have precedence.
+    `template` adds the mount of /tmp, and for the first container that of the claim; `mounts` has
+    all others. `tmp` is the name of the volume at /tmp. `user_env` has the variables that a
+    resource sets; those in `env` have precedence.
     `extra` has further fields of the container, as Kubernetes has them.
     """
 
@@ -88,8 +89,9 @@ def template(
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
 
-    Without a volume the pod has no models, and may run on any node. The `sidecars` do not mount
-    the volume either. The `native_sidecars` start before the container and stop after it.
+    Without a volume the pod has no models, and may run on any node. The `sidecars` mount the
+    volume only if their own `mounts` have it. The `native_sidecars` start before the container and
+    stop after it.
     """
     return {
         "metadata": {
@@ -217,7 +219,7 @@ def _container(container: Container, *, with_models: bool) -> dict[str, Any]:
 
 
 def _env(container: Container) -> list[dict[str, Any]]:
-    """The operator's variables after those of the user with other names.
+    """The variables of the user without the names that the operator sets, then the operator's.
 
     Server-side apply refuses a container with two variables of one name.
     """

@@ -20,7 +20,8 @@ from specdec.triton.repository import TARGET
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
 _LINGER = 5
-# Seconds of the grace period in which the server may end, after all waits of the preStop hook.
+# Seconds of the grace period in which the server may end: those after the linger time, the wait
+# for connections and the drain timeout.
 _MARGIN = 15
 # Seconds by which the preStop hook ends before the grace period does.
 _HOOK_MARGIN = 5

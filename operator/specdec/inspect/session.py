@@ -1,6 +1,7 @@
 """Log a person in to a cluster, and convert the cluster's errors to those of the client.
 
-The commands `status` and `top` call it. A `ClientError` has one sentence and an exit status.
+All commands about a running cluster, such as `status`, call it. A `ClientError` has one sentence
+and an exit status.
 """
 
 from collections.abc import AsyncIterator

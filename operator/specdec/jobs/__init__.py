@@ -1,4 +1,5 @@
-"""The programs of the operator's Jobs: fetch, publish, verify and benchmark.
+"""The programs of Jobs: fetch, publish, verify, benchmark, prune and throughput.
 
-The operator starts them in pods with its own image, as `python -m specdec.jobs.NAME`.
+They run in pods with the operator's image, as `python -m specdec.jobs.NAME`. The operator starts
+all of them except `throughput`, which only `specdec certify` starts.
 """

@@ -1,4 +1,4 @@
-"""BenchmarkCompleted: a Job measures the verified service with and without speculation.
+"""BenchmarkCompleted: after the verification, a Job measures with and without speculation.
 
 The status keeps the summary, the volume the whole report.
 """
@@ -80,7 +80,7 @@ def _task(context: Context) -> Task[Entry]:
         purpose="to measure the service",
         suspended=SUSPENDED,
         remembered={**last, "stale": False} if last.get("planHash") == plan_hash else None,
-        waits_for="" if facts.available and facts.verified else waits_for,
+        waits_for="" if facts.available and facts.verification_ended else waits_for,
         obstacle=baseline.obstacle(context, other),
         # A Job that fails because too many requests failed still reports its measurements.
         final=("Complete", "Failed"),

@@ -19,8 +19,8 @@ _MARK = re.compile(r"[0-9a-f]{16}")
 def newest(observed: Observed, role: str, live: Served | None) -> str:
     """The mark for the pod template of a role: the newest that its pods report.
 
-    Pods report only files that changed since they started. Without a report, the mark of the live
-    pod template stays.
+    A report counts only if the files have changed since the pod started. Without such a report,
+    the mark of the live pod template stays.
     """
     live_mark = (0.0, live.certificate if live else "")
     reported = (item for pod in observed.serving_pods(role) for item in _changes(observed, pod))

@@ -1,4 +1,6 @@
-"""The containers of a pod: their statuses, which are secondary, and why memory ended one.
+"""The containers of a pod: their statuses, and why one was killed for its memory.
+
+A container is secondary if it runs beside the server or beside the engine build.
 
 All init containers of our pods are sidecars (`restartPolicy: Always`). The resource defines some
 of them, and a service mesh may add others.

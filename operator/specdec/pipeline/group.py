@@ -20,7 +20,7 @@ _CREATION = timedelta(minutes=1)
 
 
 def serving(context: Context, revision: Revision) -> Outcome:
-    """Roll the groups to the desired revision; old groups serve until new ones are ready."""
+    """Roll the groups to the desired revision; an old group stops before its successor starts."""
     model, live = context.model, served(context.observed)
     condition = available(context, revision)
     certificate = certificate_rotation.newest(context.observed, revision.role, live)

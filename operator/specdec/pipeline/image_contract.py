@@ -15,8 +15,8 @@ from specdec.triton.contract import RequestFields
 def known(context: Context, read: Iterable[ImageContract | None]) -> ImageContract | None:
     """The contract of the image: from a new build, or else from the status for the same image.
 
-    Each build compares only the flags that it uses. `flags` is the number of flags that the build
-    with the most flags compared.
+    Each build compares only the flags that it uses. So `flags` is the largest number of flags
+    that any build has compared.
     """
     now = [contract for contract in read if contract is not None]
     remembered = _remembered(context)

@@ -132,7 +132,9 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
 
 
 def _waits_for_prune(context: Context, live: LiveJob, desired: Object) -> bool:
-    """Whether a prune has to end before a Job that fills the volume starts, or its result counts.
+    """Whether a Job that fills the volume has to wait until a prune has ended.
+
+    Such a Job starts only after the prune. The result of a complete one counts only after it, too.
 
     The prune might delete what the Job is about to use again.
     """

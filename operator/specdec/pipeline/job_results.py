@@ -109,7 +109,16 @@ class RequestFields(SectionModel):
 
 
 class ImageContract(SectionModel):
-    """What a build read in its image and compared with its release of TensorRT-LLM."""
+    """What a build read in its image and compared with its release of TensorRT-LLM.
+
+    Attributes:
+        version: TensorRT-LLM in the image.
+        templates: number of templates of Triton models that were compared.
+        flags: number of flags of build programs that were compared.
+        request_fields: names of request fields that differ between releases; the repository
+            declares them.
+        warning: what differs, where the spec does not enforce the comparison.
+    """
 
     version: Short
     templates: Count

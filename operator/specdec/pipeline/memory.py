@@ -20,7 +20,7 @@ _SMALLER = (
     "raise parallelism.tensor, quantize the model, lower limits.maxNumTokens or "
     "limits.maxBatchSize, or choose a GPU product with more memory"
 )
-# Far above any GPU. The schema of the status refuses larger numbers.
+# Far above any GPU, and far below the largest number that the schema of the status accepts.
 _MOST_MIB = 1 << 50
 _MOST_PERCENT = 1_000_000
 

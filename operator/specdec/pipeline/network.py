@@ -1,4 +1,4 @@
-"""The Services of the servers, the clients' address, and the optional objects."""
+"""The Services of the servers, the addresses that clients use, and objects such as routes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,7 +17,9 @@ def network(context: Context) -> Outcome:
 
 
 def services(context: Context, roles: Iterable[str]) -> Outcome:
-    """Apply the Services of these roles and the optional objects; delete Services without pods.
+    """Apply the Services of these roles and the optional objects; delete superfluous Services.
+
+    A Service is superfluous if its role is not among these and has no Deployment.
 
     An annotation of the target's Service lists the kinds of the optional objects. Later reconciles
     read these kinds and delete what is no longer desired. So the Services are applied before the

@@ -57,7 +57,8 @@ class Observed:
         optional_objects: optional objects by kind and name.
         peer: the SpeculativeModel that gets a share of the route's requests.
         baseline: the SpeculativeModel that the benchmark compares with.
-        neighbours: the other users of the claim; None unless something is to be pruned.
+        neighbours: the objects of the namespace that may use the claim; None unless something is
+            to be pruned.
         pruning: the name of a pod that deletes directories of the claim; empty without one.
     """
 

@@ -1,4 +1,8 @@
-"""Autoscaler, disruption budgets, network policy and route. `Ready` does not wait for them."""
+"""Autoscaler, disruption budgets, network policy and route.
+
+`Ready` does not wait for their conditions. If the API server refuses a budget or a policy, that
+makes `Available` False, and so `Ready`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,7 +22,7 @@ UNKNOWN_REQUEUE = 10.0
 
 
 def optional_objects(context: Context) -> Outcome:
-    """Apply what the spec asks for, delete what it no longer asks for, and report on both."""
+    """Apply what the spec asks for and report on it; delete what the spec no longer asks for."""
     portion = traffic_split.portion(context)
     objects = desired.objects(context.model, portion.percent)
     keys = [(body["kind"], body["metadata"]["name"]) for body in objects]

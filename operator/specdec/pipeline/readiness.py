@@ -166,7 +166,7 @@ def _silent(pod: Object) -> Cause | None:
 
 
 def _blocking_sidecar(pod: Object) -> Cause | None:
-    """Which sidecar keeps a pod from being ready; None while the server itself is not ready."""
+    """Which sidecar keeps a pod from being ready; None while the server runs and loads."""
     name = pod["metadata"]["name"]
     loading = any(
         "running" in status.get("state", {}) and not status.get("ready")

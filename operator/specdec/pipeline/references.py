@@ -1,8 +1,9 @@
 """What resources use on a claim: the names of checkpoints, engines and repositories.
 
 A resource uses the names in its status, including the history, and the repositories that its live
-servers serve. It also uses the directories that the manifests of these repositories list. Only a
-Job can read the manifests.
+servers serve. It also uses the directories that the manifests of these repositories list. A
+manifest is the list of all files that the servers of a repository read. It is on the volume, so
+only a Job can read it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,9 @@
-"""RepositoryReady: the rendered model repository, published on the volume by a Job."""
+"""RepositoryReady: the rendered model repository, published on the volume by a Job.
+
+`status.repository` has `hash` while the repository counts as published. When servers report
+damaged files, only `checkedAt` stays, the time of that report. The next publish Job then compares
+the contents of files, and `hash` comes back beside `checkedAt`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -16,7 +16,7 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 
 def serving(context: Context) -> Outcome:
-    """Roll the Deployments to the desired revision; old pods serve until new ones are ready."""
+    """Roll the Deployments to the desired revision, within the bounds of `desired.strategy`."""
     model, live = context.model, served(context.observed)
     revisions = [
         replace(

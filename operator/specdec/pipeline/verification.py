@@ -32,14 +32,14 @@ def verification(context: Context) -> Outcome:
     if isinstance(step, Done):
         return Outcome(
             verification_result.conditions(model, step.result),
-            replace(facts, verified=True),
+            replace(facts, verification_ended=True),
             proceed=True,
             delete=outdated,
             status={"speculation": step.result},
         )
     return Outcome(
         _unknown(step.cause),
-        replace(facts, verified=step.failed),
+        replace(facts, verification_ended=step.failed),
         proceed=True,
         apply=step.apply,
         delete=(*outdated, *step.delete),
@@ -80,7 +80,7 @@ def _disabled(context: Context) -> Outcome | None:
     else:
         return None
     outdated = job.others(context, desired.VERIFY, None)
-    facts = replace(context.facts, verified=True)
+    facts = replace(context.facts, verification_ended=True)
     return Outcome(conditions, facts, proceed=True, delete=outdated)
 
 

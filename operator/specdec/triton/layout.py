@@ -271,7 +271,7 @@ def _check_one_process(layout: Layout) -> None:
     if layout.topology is Topology.TWO_SERVERS:
         raise RankError(
             "draftTarget.topology is TwoServers, and this backend runs both models in one "
-            "process: set it to SingleServer"
+            "server: set it to SingleServer"
         )
     if layout.fast_logits:
         raise RankError(

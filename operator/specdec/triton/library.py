@@ -1,9 +1,9 @@
 """The library in this package that Triton loads as the backend `specdec`.
 
 It is compiled from `operator/bls`, and a text file beside it has the digest of those sources. The
-operator writes the digest in its own package into the repository plan. The publish Job compares
-this digest with that of the library in the Job's image. A package for the command line has the
-digest alone.
+operator reads the digest from its own package, and writes it into the repository plan. The publish
+Job compares this digest with that of the library in the Job's image. A package for the command
+line has the digest alone.
 """
 
 from functools import cache

@@ -23,7 +23,7 @@ class Toy(Reference):
     def default_image(self, images, version):
         return f"toy:{version}"
 
-    def artifacts(self, model, facts):
+    def engines(self, model, facts):
         return ()
 
     def repositories(self, model, facts):

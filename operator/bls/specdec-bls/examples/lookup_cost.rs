@@ -1,5 +1,5 @@
-//! Prints what lookups cost in texts of 8 192 tokens, as JSON: the microseconds to learn a token
-//! and to propose a candidate, and the bytes of the automaton for each token.
+//! Prints what lookups cost in given texts, as JSON: the microseconds to learn a token and to
+//! propose a candidate, and the bytes of the automaton for each token.
 //!
 //! `tests/support/bls.py` runs this program for the benchmarks. Its argument is a file with the
 //! texts: a JSON list of lists of token ids.

@@ -9,7 +9,9 @@ use crate::error::Error;
 use crate::tokenizer::is_true;
 
 const TRUE_VALUES: [&str; 3] = ["true", "1", "yes"];
-/// Outputs that the BLS computes. Every other declared output is passed on from the target.
+/// Declared outputs that are no statistics of the target: those that the BLS computes, and the
+/// logits, which are requested separately. Every other declared output is a statistic of the
+/// target.
 const OWN_OUTPUTS: [&str; 10] = [
     "text_output",
     "batch_index",
@@ -44,7 +46,7 @@ pub struct Capabilities {
     /// The engines' input for the minimum of new tokens: `min_length`, or `min_tokens` in newer
     /// releases of TensorRT-LLM.
     pub min_tokens_name: &'static str,
-    /// Outputs of the target that target-only calls pass on.
+    /// Statistics of the target that responses can carry, with or without rounds.
     pub target_outputs: Vec<String>,
 }
 

@@ -16,6 +16,10 @@
 //! - An *answer* is everything that is generated for one prompt. A *part* is what one response
 //!   carries of it.
 //! - A *row* is one sequence's share of a batch, or one prompt's share of a request.
+//! - A *lookup* searches for an earlier occurrence of the last tokens. Its *candidate* is the
+//!   tokens that followed that occurrence. A proposal is all or the first of them. Each token has a
+//!   *class*: the server measures how often the target accepts the tokens of a class
+//!   ([`lookup::Candidate`]).
 #![deny(clippy::indexing_slicing)]
 
 pub mod batching;

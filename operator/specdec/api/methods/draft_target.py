@@ -33,7 +33,8 @@ class Acceptance(StrEnum):
 class Lookup(Value):
     """Draft tokens from the text itself: what followed a match of at least `minMatch` tokens.
 
-    With `memoryMegabytes`, also from earlier texts of the scope that a request names.
+    With `memoryMegabytes`, also what followed a match in texts of earlier requests. A request
+    names a scope, and only texts of requests that named the same scope are searched.
     """
 
     min_match: int = 2

@@ -52,5 +52,5 @@ class AcceptedReason(Reason):
         "InvalidDevices",
         "no server supports this combination of GPU ordinals and parallelism",
         "correct the field in the message: `gpu.deviceIds` lists tensor x pipeline distinct "
-        "ordinals, or is empty; a backend on CPUs supports only one process",
+        "ordinals, or is empty; a backend on CPUs runs each model in one process",
     )

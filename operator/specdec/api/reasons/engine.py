@@ -45,8 +45,8 @@ class EngineReason(Reason):
     DEADLINE_EXCEEDED = _SECTION.failed(
         "DeadlineExceeded",
         "a build exceeded `spec.build.activeDeadlineSeconds`, a fetch exceeded "
-        "`spec.fetch.activeDeadlineSeconds` (both include retries), or publishing took more "
-        "than six hours",
+        "`spec.fetch.activeDeadlineSeconds` (both include retries), a verification or benchmark "
+        "exceeded its `timeoutSeconds`, or publishing took more than six hours",
         "raise the field, then delete the Job; if publishing failed, check the volume",
         also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, *MEASURED),
     )

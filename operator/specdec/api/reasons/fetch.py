@@ -63,20 +63,21 @@ class FetchReason(Reason):
     )
     ADDRESS_REFUSED = _SECTION.failed(
         "AddressRefused",
-        "the source, or one of its redirects, resolves to an address inside the cluster, its "
-        "private network or a node",
+        "the source, or one of its redirects, resolves to an address that is not public: a "
+        "private, cluster, link-local or loopback address, or the metadata service of a cloud",
         "correct the source; an internal mirror needs its network in the operator's "
         "`fetch.allowedNetworks`",
     )
     VOLUME_FULL = _SECTION.failed(
         "VolumeFull",
-        "the volume has no space left; build and publish Jobs can report this too",
+        "the volume has no space left; build, publish and benchmark Jobs can report this too",
         "grow the claim or free space, then delete the Job",
         also=(Type.ENGINES_READY, Type.REPOSITORY_READY, Type.BENCHMARK_COMPLETED),
     )
     VOLUME_UNUSABLE = _SECTION.failed(
         "VolumeUnusable",
-        "the Job cannot write to the volume; build and publish Jobs can report this too",
+        "the Job cannot write to the volume; build, publish and benchmark Jobs can report this "
+        "too",
         "check the permissions for user and group 10001, then delete the Job",
         also=(Type.ENGINES_READY, Type.REPOSITORY_READY, Type.BENCHMARK_COMPLETED),
     )

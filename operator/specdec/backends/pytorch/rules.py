@@ -53,7 +53,7 @@ def _only_triton(model: SpeculativeModel) -> Iterator[tuple[str, str, str]]:
 
 
 def processes(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The model is split by tensor parallelism over the first GPUs of one pod."""
+    """The model uses the first GPUs of one pod, and speculates only without pipeline stages."""
     spec = model.spec
     if spec.target.parallelism.pipeline > 1 and spec.speculation.speculates:
         return invalid(

@@ -20,7 +20,7 @@ from specdec.triton.repository import RepositoryPlan
 
 
 class Reference:
-    """It needs no GPU. To test assignments, it requests GPUs if the spec lists ordinals."""
+    """It needs no GPU. If the spec lists GPU ordinals, it requests these GPUs, for tests."""
 
     rules: tuple[Rule, ...] = ()
 

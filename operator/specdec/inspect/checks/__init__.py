@@ -123,7 +123,7 @@ def _rights(facts: Facts) -> Check:
         "rights",
         Result.PROBLEM if blind else Result.WARNING,
         f"in namespace {facts.namespace} you may not {listed}",
-        "ask for the cluster role view, or edit for changes and top, in this namespace",
+        "ask for the cluster role view in this namespace; changes and top need the role edit",
     )
 
 

@@ -26,8 +26,8 @@ pub enum Language {
     /// The position determines the draft's token. The target accepts it in `ACCEPTED` of a hundred
     /// positions, which depend on the first token as well.
     Rule,
-    /// The rest of the text that begins with the prefix. The draft is right in as many of a hundred
-    /// positions.
+    /// The rest of the text that begins with the prefix. The draft is right in `accepted` of a
+    /// hundred positions.
     Texts { texts: Vec<Vec<i64>>, accepted: u64 },
     /// The rest of the text that begins with the prefix. What the draft proposes was recorded.
     Recorded {
@@ -73,7 +73,7 @@ impl Language {
         }
     }
 
-    /// Add the tokens of a proposal; their log probabilities.
+    /// Add the tokens of a proposal. Returns their log probabilities.
     pub fn propose(&self, whole: &mut Vec<i64>, new: usize) -> Vec<f32> {
         let next = |_| {
             let (token, log_prob) = match self {

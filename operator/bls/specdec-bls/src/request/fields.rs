@@ -9,7 +9,8 @@ use triton::{DataType, Tensor, element_count, packed};
 
 const SCOPE: &str = "lookup_scope";
 
-/// All tensors of a request. Each has as many elements as its shape states, for every prompt.
+/// All tensors of a request. Each has a row for every prompt, and as many elements as its shape
+/// states.
 pub struct Fields<'a> {
     by_name: HashMap<&'a str, Field<'a>>,
     rows: usize,

@@ -9,8 +9,8 @@ const LISTS: [&str; 3] = ["stop_words", "bad_words", "embedding_bias_words"];
 /// Limit of a prompt in bytes, if the longest sequence or the longest token is unknown. It is about
 /// a quarter of a million tokens of English.
 const DEFAULT_LIMIT: usize = 1 << 20;
-/// Smallest limit of a prompt in bytes. Tokenizing this much text takes milliseconds, and the
-/// engine checks the number of tokens.
+/// Smallest limit of a prompt in bytes. Tokenizing this much text takes milliseconds, and after
+/// that, `request` checks the number of tokens.
 const LEAST_LIMIT: usize = 64 << 10;
 /// Most items of one list. Each item is tokenized, sent with each engine call and compared with
 /// each token. Public interfaces accept between 4 and a few hundred items.

@@ -35,7 +35,8 @@ impl Prompt<'_> {
         logits.map(|(name, flag)| (*flag, *name)).or(input.copied())
     }
 
-    /// Inputs of target-only calls: fields that are passed on, and flags that request outputs.
+    /// Additional inputs of calls of the target: fields that are passed on, and flags that request
+    /// outputs. In a request with rounds, they are only the flags for statistics.
     pub(super) fn target_only_inputs(&self) -> Vec<Tensor> {
         let values = &self.values;
         let inputs = TARGET_ONLY.iter();
@@ -46,7 +47,7 @@ impl Prompt<'_> {
         inputs.chain(flags.map(Tensor::flag)).collect()
     }
 
-    /// Outputs of target-only calls that these inputs request.
+    /// Additional outputs of calls of the target, which these inputs request.
     pub(super) fn target_only_outputs(&self) -> Vec<String> {
         let logits = LOGITS
             .iter()

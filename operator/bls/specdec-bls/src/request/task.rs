@@ -65,9 +65,11 @@ pub struct Task {
     pub seed: Option<u64>,
     /// The engines' input for the seed in this release.
     pub seed_name: &'static str,
-    /// Additional inputs of target-only calls.
+    /// Additional inputs of target-only calls, and of verifications if `target_only_outputs` is not
+    /// empty.
     pub target_only_inputs: Vec<Tensor>,
-    /// Additional outputs of target-only calls, which responses carry.
+    /// Additional outputs of target-only calls, which responses carry. With rounds, they are only
+    /// statistics, and verifications request them as well.
     pub target_only_outputs: Vec<String>,
     /// The engines' input for the minimum of new tokens in this release.
     pub min_tokens_name: &'static str,
@@ -82,7 +84,8 @@ impl Task {
     ///
     /// If responses carry statistics, the statistics of acceptance are an exception. With rounds,
     /// the BLS counts them, so the target's are dropped. Without rounds, the target's are kept even
-    /// if the client requested none, because an engine that does its own drafting counts them.
+    /// if the client requested none: the engine may do its own drafting, and the BLS computes the
+    /// statistics of the answer from the engine's counts.
     pub fn limit_outputs(&mut self, requested: &BTreeSet<String>) {
         let own_rounds = self.draft_tokens > 0;
         self.target_only_outputs
@@ -99,9 +102,9 @@ impl Task {
             .any(|input| !REPEATABLE.contains(&input.name.as_ref()))
     }
 
-    /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. With a
-    /// fixed draft length, only the task may therefore decide the division. Load and timing must
-    /// not change it.
+    /// Whether tokens are sampled. A sampled answer depends on how it is divided into rounds. So,
+    /// with a fixed draft length, only the task may decide the division. Load and timing must not
+    /// change it.
     pub fn is_sampled(&self) -> bool {
         self.seed.is_some() || self.use_draft_logits
     }

@@ -74,7 +74,8 @@ pub struct Sequence {
     /// The draft length that the policy chose for this round. Near the end of the answer, the
     /// proposal is shorter.
     draft_length: usize,
-    /// The last candidate of a lookup that the policy did not use.
+    /// A candidate of a lookup that the policy did not use, until its comparison with the generated
+    /// tokens has a result.
     unused: Option<UnusedCandidate>,
     /// Most tokens of this round's proposal.
     most_draft_tokens: usize,

@@ -113,7 +113,8 @@ impl Sequence {
             Next::Verify(most) => {
                 if most < proposal.tokens.len() {
                     proposal.tokens.truncate(most);
-                    // In a batch with longer proposals it would be padded to their length.
+                    // Otherwise a call with longer proposals would pad this one to their length,
+                    // and cutting it would save nothing.
                     self.draft_length = most.max(1);
                 }
                 self.verify(proposal, before + seconds, step);

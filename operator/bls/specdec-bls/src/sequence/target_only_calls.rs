@@ -29,10 +29,11 @@ impl Tokens {
     /// How many tokens the next call of a target-only run requests. The run still has to decode
     /// `left` tokens.
     ///
-    /// An answer that the client gets in parts takes several calls. They request 1, 2, 4 and then
-    /// `MOST_STREAM_TOKENS` tokens.
-    /// The first token therefore arrives early, and later calls cost less time per token. A run
-    /// that a lookup may cut short takes several calls as well, up to `MOST_PIECE_TOKENS` each.
+    /// An answer that the client gets in parts takes several calls, which request 1, 2, 4 and then
+    /// `MOST_STREAM_TOKENS` tokens. The first token therefore arrives early, and later calls cost
+    /// less time per token. A run that a lookup may cut short takes several calls as well, up to
+    /// `MOST_PIECE_TOKENS` each. Any other run takes one call, and so does a run with an input that
+    /// covers the whole answer, unless a lookup may cut it short.
     pub fn target_only_length(&mut self, left: usize) -> usize {
         let (growth, most) = match (self.task.stream, self.in_pieces) {
             (true, true) => (2, MOST_STREAM_TOKENS),

@@ -27,7 +27,7 @@ pub struct Tokens {
     pub(super) ids: Vec<i32>,
     /// Tokens to request in the next call of a target-only run that is decoded in pieces.
     pub(super) piece_tokens: usize,
-    /// Decode target-only runs in pieces, although the answer is not streamed.
+    /// Decode target-only runs in pieces, even if the answer is not streamed.
     pub(super) in_pieces: bool,
     stop_words: StopTokens,
 }
@@ -72,7 +72,8 @@ impl Tokens {
 
     /// The call in which the target verifies a proposal, which may be empty, and adds a token.
     ///
-    /// Calls of the same `draft_length` fit into one batch, even if their proposals are shorter.
+    /// Verifications with the same `draft_length` can become rows of one call, even if their
+    /// proposals are shorter.
     pub fn verification_call(&self, proposal: Proposal, draft_length: usize) -> Call {
         let count = proposal.tokens.len();
         let minimum = self.remaining_minimum();

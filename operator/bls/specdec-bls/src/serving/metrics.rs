@@ -143,7 +143,8 @@ impl Metrics {
         self.memory_bytes.set(bytes as f64);
     }
 
-    /// Count a request that is decoded target-only, or a prompt that continues target-only.
+    /// Count a request that is decoded target-only, or a prompt that continues without the draft
+    /// model.
     pub fn fallback(&self, reason: &str) {
         let mut fallbacks = locked(&self.fallbacks);
         let Fallbacks {

@@ -52,7 +52,7 @@ impl Watchdog {
         self.changed.notify_all();
         let thread = locked(&self.thread).take();
         if let Some(thread) = thread {
-            // It cannot have panicked: everything it runs catches its own panics.
+            // If it has panicked, the server's log has the message, and nothing else can be done.
             drop(thread.join());
         }
     }

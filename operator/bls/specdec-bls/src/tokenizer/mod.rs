@@ -1,7 +1,7 @@
 //! Converts text to token ids and back.
 //!
 //! [`HubTokenizer`] reads the tokenizer of a Hugging Face directory. It gives the same tokens as
-//! the Python text models of this repository.
+//! the text models: the Triton models `preprocessing` and `postprocessing`, written in Python.
 
 use triton::Tensor;
 
