@@ -22,7 +22,9 @@ _MORE = ("kvHeads", "headDim", "intermediateSize", "expertsPerToken")
 _MOST = 10**8
 
 
-def bytes_per_stored_parameter(checkpoint: Checkpoint | None, sizes: Sizes, dtype: int) -> float:
+def bytes_per_stored_parameter(
+    checkpoint: Checkpoint | None, sizes: Sizes, dtype_bytes: int
+) -> float:
     """Bytes of a parameter of a model that the build does not quantize.
 
     A checkpoint that is already quantized keeps its format, so its files have the size of the
@@ -30,7 +32,7 @@ def bytes_per_stored_parameter(checkpoint: Checkpoint | None, sizes: Sizes, dtyp
     """
     quantized = checkpoint is not None and checkpoint.facts.get("quantization")
     if checkpoint is None or not quantized or not checkpoint.bytes or not sizes.body:
-        return dtype
+        return dtype_bytes
     ends = sizes.embedding * (1 if sizes.tied else 2) * AUTO_BYTES
     return max(checkpoint.bytes - ends, 0) / sizes.body
 

@@ -121,7 +121,8 @@ def plan(
         for server in ranks.servers
         for gpu in _gpus(_mib(server, gpu_mib, other_gpus) * MIB, server, footprints)
     ]
-    tokens, caches = _fixed(gpus, footprints, budgets)
+    caches = _fixed_caches(gpus, footprints, budgets)
+    tokens = _fixed_tokens(gpus, footprints, budgets, caches)
     drawn = {gpu.name: sum(caches.get((gpu.name, r), 0) for r in gpu.roles) for gpu in gpus}
     rooms = {gpu.name: int(gpu.free * _SPENDABLE) - drawn[gpu.name] for gpu in gpus}
     rates = {r: f.kv_per_token for r, f in footprints.items() if r not in tokens}
@@ -181,14 +182,14 @@ def _runtime(total: int, server: Server, roles: Collection[str]) -> int:
     return int(total * _DRIVER) + len(roles) * _PROCESS + guests
 
 
-def _fixed(
+def _fixed_caches(
     gpus: Collection[_Gpu], footprints: Mapping[str, Footprint], budgets: Mapping[str, Budget]
-) -> tuple[dict[str, int], _Caches]:
-    """Tokens of the caches that the spec fixes, and their bytes on each GPU.
+) -> _Caches:
+    """The bytes on each GPU of the caches that the spec fixes.
 
     A percentage applies to the memory that is free when its model loads. Of two models on a GPU,
     the first to load gets the larger cache, and the order is not known. So the bytes are those of
-    a model that loads first, and the tokens those of one that loads last: both are the worst case.
+    a model that loads first, which is the worst case for the GPU.
     """
     caches: _Caches = {}
     for role, budget in budgets.items():
@@ -199,6 +200,19 @@ def _fixed(
                 others = sum(gpu.bytes_of(other) for other in gpu.roles if other != role)
                 alone = gpu.free + others if gpu.free else 0
                 caches[gpu.name, role] = alone * budget.percent // 100
+    return caches
+
+
+def _fixed_tokens(
+    gpus: Collection[_Gpu],
+    footprints: Mapping[str, Footprint],
+    budgets: Mapping[str, Budget],
+    caches: _Caches,
+) -> dict[str, int]:
+    """The tokens of the caches that the spec fixes.
+
+    With a percentage, they are those of a model that loads last, which is the worst case for it.
+    """
     tokens: dict[str, int] = {}
     for role, budget in budgets.items():
         if budget.tokens is not None:
@@ -207,7 +221,7 @@ def _fixed(
             least = min((_left(gpu, role, caches) for gpu in gpus if role in gpu.roles), default=0)
             rate = footprints[role].kv_per_token
             tokens[role] = least * budget.percent // 100 // rate // BLOCK * BLOCK
-    return tokens, caches
+    return tokens
 
 
 def _left(gpu: _Gpu, role: str, caches: _Caches) -> int:

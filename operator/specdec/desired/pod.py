@@ -42,8 +42,8 @@ class Container:
 
     `template` adds the mount of /tmp, and for the first container that of the claim; `mounts` has
     all others. `tmp` is the name of the volume at /tmp. `user_env` has the variables that a
-    resource sets; those in `env` have precedence.
-    `extra` has further fields of the container, as Kubernetes has them.
+    resource sets; those in `env` have precedence. `extra` has further fields of the container, as
+    Kubernetes has them.
     """
 
     name: str

@@ -161,7 +161,7 @@ def _from_claim(
     progress("digest", 0, role)
     digest = volume.digest(folder, kind)
     final = checkpoints / digest
-    if _discard_if_damaged(final, kind):
+    if _keep_if_intact(final, kind):
         progress("copy", 100, f"{role} is already on the volume")
         return _existing(final, digest[:12], kind)
     # Inspect before the copy, so that a wrong directory takes no space on the volume.
@@ -203,7 +203,7 @@ def _complete(
     files, size = manifests.describe(volume.files(scratch, kind)), volume.size(scratch, kind)
     digest = manifests.digest(files)
     final = checkpoints / digest
-    if not _discard_if_damaged(final, kind):
+    if not _keep_if_intact(final, kind):
         manifests.write(manifests.checkpoint_manifest(final), {"files": files})
     volume.settle(scratch, final)
     progress("inspect", 100, role)
@@ -246,11 +246,11 @@ def _indexed(index: Path, checkpoints: Path, kind: ArtifactKind) -> Path | None:
     if not index.is_file():
         return None
     folder = checkpoints / str(json.loads(index.read_text(encoding="utf-8"))["digest"])
-    return folder if _discard_if_damaged(folder, kind) else None
+    return folder if _keep_if_intact(folder, kind) else None
 
 
-def _discard_if_damaged(folder: Path, kind: ArtifactKind) -> bool:
-    """Whether a checkpoint on the volume is undamaged; a damaged one is removed."""
+def _keep_if_intact(folder: Path, kind: ArtifactKind) -> bool:
+    """Whether a checkpoint is on the volume and undamaged; remove a damaged one."""
     if not folder.is_dir():
         return False
     try:

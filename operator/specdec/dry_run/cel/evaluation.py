@@ -101,7 +101,7 @@ def _logic(node: Logic, scope: Scope) -> bool:
     return node.decisive if _decided(tests, node.decisive) else not node.decisive
 
 
-def _every(node: Macro, scope: Scope) -> bool:
+def _macro(node: Macro, scope: Scope) -> bool:
     operand = evaluate(node.operand, scope)
     if not isinstance(operand, list | dict):
         raise EvaluationError(NO_OVERLOAD)
@@ -135,5 +135,5 @@ _EVALUATORS: dict[type[Node], Callable[[Any, Scope], Any]] = {
     Has: _has,
     Access: _access,
     Logic: _logic,
-    Macro: _every,
+    Macro: _macro,
 }

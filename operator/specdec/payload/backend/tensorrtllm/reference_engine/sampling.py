@@ -231,9 +231,9 @@ def _uniform(seed: int, position: int, stream: int, size: int) -> Doubles:
     return numbers
 
 
-def log_probability(logits: Floats, token: int, likeliest: int = 0) -> float:
-    """Return the log softmax of a token over the `likeliest` best tokens; 0 is all tokens."""
+def log_probability(logits: Floats, token: int, candidate_count: int = 0) -> float:
+    """Return the log softmax of a token over so many of the likeliest tokens; 0 is all tokens."""
     top = np.maximum.reduce(logits)
-    kept = logits if likeliest == 0 else np.sort(logits)[-likeliest:]
+    kept = logits if candidate_count == 0 else np.sort(logits)[-candidate_count:]
     total = np.exp(kept - top, dtype=np.float64).sum()
     return float(logits[token] - top - np.log(total))

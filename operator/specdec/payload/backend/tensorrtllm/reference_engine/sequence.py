@@ -39,7 +39,7 @@ class Sequence:
         self._request = request
         self._model = model
         self._proposer = proposer
-        self._likeliest = request.rules.candidate_count if normalize_log_probs else 0
+        self._candidate_count = request.rules.candidate_count if normalize_log_probs else 0
         self._tokens: Tokens = np.empty(request.prompt.size + request.max_new + 1, np.int64)
         self._tokens[: request.prompt.size] = request.prompt
         self._length = request.prompt.size
@@ -180,7 +180,7 @@ class Sequence:
         self._tokens[self._length] = token
         self._length += 1
         if request.want_log_probs:
-            self._log_probs.append(log_probability(adjusted, token, self._likeliest))
+            self._log_probs.append(log_probability(adjusted, token, self._candidate_count))
             self._cum_log_prob += self._log_probs[-1]
         if request.want_generation_logits:
             self._logits.append(logits.copy())
