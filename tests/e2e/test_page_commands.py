@@ -34,7 +34,7 @@ def resource(world: World) -> Iterator[str]:
     world.kubectl("create", "namespace", NAMESPACE)
     world.kubectl("apply", *PLACE, "-f", str(SAMPLES / "reference-pair.yaml"))
     world.kubectl("apply", *PLACE, "-f", "-", given=json.dumps(body))
-    ready(world)
+    reaches(world, "Ready")
     yield NAME
     world.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
@@ -51,9 +51,9 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def ready(world: World) -> None:
-    """Wait until the resource is served, as a reader does."""
-    wait = ("wait", f"specm/{NAME}", *PLACE, "--for=condition=Ready")
+def reaches(world: World, condition: str) -> None:
+    """Wait, as a reader does, until a condition of the newest generation is true."""
+    wait = ("wait", f"specm/{NAME}", *PLACE, f"--for=condition={condition}")
     seconds = DEADLINE_SECONDS
     world.kubectl(*wait, f"--timeout={seconds:.0f}s", timeout=seconds + 10)
 
@@ -81,12 +81,12 @@ def test_commands_run_as_printed(world: World, login: Path, tmp_path: Path) -> N
             assert line.strip(), command
             continue
         if command[1] == "prune":
-            # It refuses while a Job of the resource uses the claim.
-            jobs = ("wait", "job", "--all", *PLACE, "--for=condition=Complete")
-            world.kubectl(*jobs, "--timeout=300s", timeout=DEADLINE_SECONDS + 10)
+            # It refuses while a Job uses the claim. "kubectl wait job --all" would also wait for a
+            # Job that the operator deletes meanwhile.
+            reaches(world, "BenchmarkCompleted")
         command = [*command, *SHORTER.get(command[1], [])]
         done = as_printed(world, command, login=login, folder=tmp_path)
         assert (done.stdout + done.stderr).strip(), command
         if command[1] == "resume":
-            ready(world)
+            reaches(world, "Ready")
     assert (tmp_path / "report.tar.gz").is_file()
