@@ -15,8 +15,8 @@ CLUSTER ?= node
 NAME ?= demo
 # Node, control planes and servers are waited for most of the time: three share two processors.
 LANES := -n 3 --dist loadgroup --durations=25 --durations-min=5
-# Four processes, because some tests wait; few random examples, no programs that run for long.
-QUICK := -n 4 --dist worksteal -m 'not slow' --hypothesis-profile=quick
+# Three processes, because some tests wait; few random examples, no programs that run for long.
+QUICK := -n 3 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
 .PHONY: help setup fmt lint test nightly unit golden generate chart docs demo demo-down cluster-up cluster-down e2e images lock pin bench campaign release-check
 

@@ -58,6 +58,12 @@ class Api:
         return 200, json.dumps(body).encode()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Clients connect many times at once; a connection beyond the queue waits for a second.
+    request_queue_size = 128
+
+
 @contextmanager
 def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
     """Run a server for the table; yields its address."""
@@ -90,8 +96,7 @@ def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Do not log requests."""
 
-    server = ThreadingHTTPServer((host, 0), Handler)
-    server.daemon_threads = True
+    server = _Server((host, 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -4,6 +4,7 @@ import itertools
 import re
 import shlex
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def commands(document: Path) -> list[list[str]]:
     return [arguments for line in lines if (arguments := shlex.split(line, comments=True))]
 
 
+@cache
+def help_of(*command: str) -> str:
+    """What a command prints with `--help`."""
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, command
+    return result.output
+
+
 ALL = [(d, c) for d in DOCUMENTS for c in commands(d)]
 
 
@@ -72,11 +81,10 @@ def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> Non
 def test_specdec_options_exist(document: Path, command: list[str]) -> None:
     # These have commands of their own.
     names = command[1:3] if command[1] in ("dataset", "image") else command[1:2]
-    result = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0, document
+    printed = help_of(*names)
     for word in command[2:]:
         if word.startswith("--"):
-            assert word in result.output, f"{document.name}: {word}"
+            assert word in printed, f"{document.name}: {word}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))

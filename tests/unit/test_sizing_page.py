@@ -34,6 +34,7 @@ def test_every_column_is_a_known_product() -> None:
     assert set(page.COLUMNS) <= set(products())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", page.PAIRS, ids=lambda pair: f"{pair.target}+{pair.draft}")
 def test_fewest_gpus_are_enough_and_fewer_are_not(pair: page.Pair) -> None:
     for product in page.COLUMNS:

@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,12 @@ def test_sentences_state_the_conclusions() -> None:
     ]
 
 
+@cache
+def whole_page() -> str:
+    """The page of the report; matplotlib draws its plots once for all tests."""
+    return as_html(report())
+
+
 class Page(HTMLParser):
     """The tags of a page with their attributes."""
 
@@ -94,7 +101,7 @@ class Page(HTMLParser):
 
 
 def test_page_is_self_contained_and_accessible() -> None:
-    page = Page(as_html(report()))
+    page = Page(whole_page())
     assert page.count("script") == page.count("link") == page.count("img") == 0
     addresses = {
         value
@@ -170,7 +177,7 @@ def screenshot(browser: str, folder: Path, width: int) -> NDArray[np.uint8]:
         for number, name in enumerate(PLOTS)
     )
     page, picture = folder / "report.html", folder / "report.png"
-    page.write_text(as_html(report()).replace("</style>", f"{rules}</style>"), "utf-8")
+    page.write_text(whole_page().replace("</style>", f"{rules}</style>"), "utf-8")
     command = [
         browser,
         "--headless",
@@ -239,14 +246,14 @@ def test_page_begins_with_what_was_measured() -> None:
 
 
 def test_equal_reports_are_equal_pages_without_repeated_ids() -> None:
-    text = as_html(report())
+    text = whole_page()
     assert text == as_html(report())
     ids = re.findall(r' id="([^"]*)"', text)
     assert len(ids) == len(set(ids))
 
 
 def test_energy_has_a_column_only_where_it_was_measured() -> None:
-    assert "J per token" in as_html(report())
+    assert "J per token" in whole_page()
     arms = tuple(arm(length, 500.0, energy_joules=None) for length in (0, 4))
     level = type(report().levels[0])(1, arms[0], arms[1:], 4)
     assert "J per token" not in as_html(report(levels=(level,)))

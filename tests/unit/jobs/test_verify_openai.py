@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Service]:
     with Service() as service:
-        thread = threading.Thread(target=service.serve_forever)
+        thread = threading.Thread(target=service.serve_forever, args=(0.02,))
         thread.start()
         yield service
         service.shutdown()

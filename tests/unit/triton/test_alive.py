@@ -57,7 +57,7 @@ class _Live(http.server.BaseHTTPRequestHandler):
 
 def test_a_model_s_process_counts_as_dead_before_its_parent_waits_for_it(tmp_path: Path) -> None:
     listener = http.server.HTTPServer(("127.0.0.1", 0), _Live)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True).start()
     port = int(listener.server_address[1])
     try:
         with server(tmp_path, port) as child:

@@ -54,10 +54,16 @@ def parsed(expression: str) -> cel.Node:
     return cel.parse(expression)
 
 
+@cache
+def _compares(expression: str) -> bool:
+    """Whether a rule reads the resource before a change."""
+    return _OLD in cel.names(parsed(expression))
+
+
 def _broken(rule: Rule, value: Any, old: Any, path: str, schema: Schema) -> Iterator[Problem]:
     node = parsed(rule["rule"])
     optional = rule.get("optionalOldSelf", False)
-    if old is None and _OLD in cel.names(node) and not optional:
+    if old is None and not optional and _compares(rule["rule"]):
         return
     before = cel.OptionalValue(old is not None, old) if optional else old
     scope = {"self": value, _OLD: before}
