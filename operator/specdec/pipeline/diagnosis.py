@@ -26,6 +26,7 @@ _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 _DEADLINES = {
     "fetch": "raise spec.fetch.activeDeadlineSeconds",
     "publish": "check the volume, which is slow or does not respond",
+    "prune": "check the volume, which is slow or does not respond",
     "verify": "raise spec.verification.timeoutSeconds",
     "benchmark": "raise spec.benchmark.timeoutSeconds",
 }

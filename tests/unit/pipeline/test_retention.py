@@ -143,6 +143,17 @@ def test_failed_job_leaves_the_service_ready() -> None:
     assert world.unused(), "the names stay until they are deleted"
 
 
+def test_job_beyond_its_deadline_has_the_remedy() -> None:
+    world = lab(0)
+    world.roll(2)
+    world.step()
+    world.fail(world.job("prune"), "", reason="DeadlineExceeded")
+    world.step()
+    condition = world.condition("VolumePruned")
+    assert condition["reason"] == "PruneFailed"
+    assert "3600 seconds: check the volume" in condition["message"]
+
+
 def test_names_of_other_resources_stay() -> None:
     world = lab(0)
     first = world.cr["status"]["serving"]["revision"]
