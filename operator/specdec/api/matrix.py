@@ -64,7 +64,7 @@ class ImageFolders:
 
 @dataclass(frozen=True)
 class Unserved:
-    """Releases of a backend that this release of specdec has no tables of, and why."""
+    """Releases of a backend that this release of specdec cannot serve, and why."""
 
     versions: str
     reason: str
@@ -85,7 +85,7 @@ class Support:
         quantization, kv_cache_quantization: the lowest compute capability by number format.
         removed: number formats that newer GPUs do not support.
         images: the server image by version.
-        image_sources: the source that names the version in that image, by version.
+        image_sources: by version, the public repository and branch that show the image's version.
         folders: folders of scripts and templates in an image; the first that exists is used.
         unserved: releases that the backend does not serve although their images exist.
         fronts: by `spec.runtime.frontend`, the name of the front end that its servers run.

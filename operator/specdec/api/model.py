@@ -2,7 +2,7 @@
 
 The CustomResourceDefinition in `crds/` is the source of the API, and a test compares this module
 with it. Fields of pods, such as tolerations, stay plain dictionaries: the operator copies them to
-the children and does not read them.
+the children and reads only a few of their fields (`value.py`).
 """
 
 from typing import Any, Literal, Self
@@ -69,7 +69,7 @@ class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
-    `instances` are those of the model in one server, each on GPUs of its own.
+    `instances` is the number of instances of the model in one server; each has GPUs of its own.
     """
 
     backend: Backend

@@ -135,7 +135,8 @@ def claim_label(claim: str) -> str:
 def group_name(model: SpeculativeModel) -> str:
     """The name of the LeaderWorkerSet, and of the Secret and ConfigMap of its agent.
 
-    The controller of the LeaderWorkerSet creates a Service of that name too.
+    The agent (`payload/serving/agent.py`) starts MPI ranks in the workers' pods. The controller of
+    the LeaderWorkerSet creates a Service of that name too.
     """
     return f"{model.metadata.name}-group"
 

@@ -27,7 +27,8 @@ class Drain(Value):
 class Triton(Value):
     """Settings of Triton.
 
-    `queue_delay_microseconds` is that of engines; None means the method's.
+    `queue_delay_microseconds` is how long a call of an engine waits for calls that arrive after
+    it. None means the default of the method.
     """
 
     preprocessing_instances: int = 1

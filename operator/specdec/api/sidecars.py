@@ -1,7 +1,8 @@
 """`spec.serving.sidecars`: containers that a resource adds to its server pods.
 
-The fields are those of a container in a pod. There are no fields for what a restricted pod may not
-have: a security context, devices, volumes of other pods and probes of other hosts.
+The fields are as in a container of a pod. None of them can loosen the restricted profile: a
+sidecar has the operator's security context and no devices. It mounts only volumes of
+`extraVolumes`, and its probes reach only its own pod.
 """
 
 from typing import Literal

@@ -19,8 +19,8 @@ _PROCESS = 1024 * MIB
 _GUEST_CONTEXT = 512 * MIB
 # The share of a GPU's memory that the driver reserves.
 _DRIVER = 0.01
-# Caches get at most this share of the free memory, which is the default of
-# kv_cache_free_gpu_mem_fraction. The rest is a reserve.
+# Planned caches get at most this share of the free memory, which is the default of
+# kv_cache_free_gpu_mem_fraction. The rest is a reserve. Caches that the spec fixes may take more.
 _SPENDABLE = 0.9
 _NONE: Mapping[str, int] = MappingProxyType({})
 

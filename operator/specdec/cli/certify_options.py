@@ -43,7 +43,7 @@ Target = Annotated[
     str | None,
     typer.Option(
         metavar="SOURCE",
-        help="Default Qwen/Qwen2.5-1.5B-Instruct; with Reference the shipped pair.",
+        help="Default Qwen/Qwen2.5-1.5B-Instruct; with Reference pvc:reference-pair/target.",
     ),
 ]
 Draft = Annotated[

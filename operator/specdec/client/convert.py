@@ -86,7 +86,7 @@ def _sharegpt(record: dict[str, Any], location: str) -> list[Entry]:
 
 
 def _turns(record: dict[str, Any], location: str) -> list[Entry]:
-    """One prompt per turn, as in the guides' converter for the HumanEval data set of EAGLE."""
+    """One prompt per turn, as in NVIDIA's converter for the HumanEval data set of EAGLE."""
     turns = record.get("turns")
     if not isinstance(turns, list):
         raise BadRequestError(f"{location} has no turns; write a list of texts")

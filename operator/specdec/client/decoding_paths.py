@@ -181,7 +181,7 @@ async def _require_inputs(server: Server, model: str, required: Sequence[str]) -
         if name not in inputs:
             raise BadRequestError(
                 f"model {model} at {server.url} has no input {name}, which verification needs; "
-                "serve it with the model layout of the guides, as the operator does"
+                "serve it with the model layout of TensorRT-LLM, as the operator does"
             )
 
 

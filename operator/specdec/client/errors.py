@@ -22,7 +22,7 @@ class RefusedError(ClientError):
 
 
 class BadRequestError(ClientError):
-    """The request is invalid, and was not sent."""
+    """The request is invalid, or names something that does not exist."""
 
     exit_status = 2
 

@@ -29,7 +29,7 @@ SOURCES = ("model", "lookup", "memory")
 
 @dataclass(frozen=True)
 class SourceTotals:
-    """Draft tokens of one source: a draft `model`, a `lookup` in the text, or the `memory`."""
+    """Draft tokens of a source: draft `model`, `lookup` in the text, `memory` of earlier texts."""
 
     name: str
     drafted: int = 0
@@ -68,7 +68,7 @@ def read(url: str) -> SpeculationTotals:
 def totals(url: str) -> dict[str, float]:
     """Every sample of the metrics at `url` (`host:port`), summed over its label sets.
 
-    A counter appears under the server's name and under that name with the suffix `_total`.
+    A counter appears under the name that the server gives it, and again with the suffix `_total`.
 
     Raises:
         UnreachableError: the connection failed.

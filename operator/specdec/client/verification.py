@@ -87,8 +87,8 @@ async def verify(
     Args:
         entries: the data set.
         options: for all prompts.
-        server: gRPC endpoint of the verified model.
-        baseline: gRPC endpoint of the target alone; by default the same server.
+        server: endpoint of the verified model: Triton's gRPC endpoint, or one with the OpenAI API.
+        baseline: endpoint of the target alone, of either kind; by default the same server.
         draft: gRPC endpoint of the draft for the client's loop; by default the same server.
         metrics: `host:port` of the verified server's metrics. Its counters replace the counts that
             the answers do not report. The counters include the requests of other clients.

@@ -186,9 +186,9 @@ class Cluster:
     async def delete(self, target: Mapping[str, Any]) -> bool:
         """Delete an object as it was read; False if it does not exist any more.
 
-        The server deletes the objects that it owns in the background. The uid and the resource
-        version of `target` are preconditions: an object that was changed or created again since
-        is not deleted, and the request raises Conflict.
+        The API server then deletes the dependents of `target` in the background. The uid and the
+        resource version of `target` are preconditions: an object that was changed or created again
+        since is not deleted, and the request raises Conflict.
         """
         meta = target["metadata"]
         versions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}

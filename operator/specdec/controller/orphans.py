@@ -29,7 +29,7 @@ def _orphans(model: SpeculativeModel, observed: Observed, decision: Decision) ->
     """Jobs and ConfigMaps without an owner that the decision neither applies nor deletes.
 
     An owner of the resource's name with another uid is a deleted predecessor of the resource. The
-    API server is about to delete its children, so they are not adopted.
+    garbage collector is about to delete its children, so they are not adopted.
     """
     handled = {(item["kind"], item["metadata"]["name"]) for item in decision.apply}
     handled |= {(ref.kind, ref.name) for ref in decision.delete}

@@ -23,7 +23,7 @@ _PERIOD = 5
 _ATTEMPT = 10
 # Seconds that a busy node needs to start a program.
 _START = 2
-# The shortest time for which an engine may have work and show no progress.
+# Seconds. An engine with work may show no progress for at least this long before a probe fails.
 _LEAST_PATIENCE = 60
 
 

@@ -27,7 +27,7 @@ def objects(
 
 
 def secret(model: SpeculativeModel) -> dict[str, Any]:
-    """The Secret of the group's key, without the value.
+    """The Secret with the key by which a worker recognizes its leader, without the value.
 
     The operator generates a value when it creates the Secret, and never reads it back.
     """

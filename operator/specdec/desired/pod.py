@@ -61,7 +61,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a pod may run: fields of the spec that go unchanged into the pod."""
+    """Where a pod may run, by the spec; for a single-node volume `template` adds an affinity."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()

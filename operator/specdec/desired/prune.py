@@ -18,8 +18,8 @@ from specdec.desired.pod import Container, Placement, Volume
 COMPONENT = "prune"
 # The argument that makes a Job delete; a Job without it only reads.
 DELETE = "--delete"
-# Another manager than the operator's: the operator neither watches nor changes these Jobs. It only
-# waits until their pods have ended.
+# The manager of the Jobs of `specdec prune`. It is not the operator's, so the operator neither
+# watches nor changes them. It only waits until their pods have ended.
 MANAGER = "specdec-cli"
 _DEADLINE_SECONDS = 3600
 # Seconds that the Job waits before it deletes anything. In this time the operator checks once more

@@ -20,8 +20,8 @@ from specdec.triton.repository import TARGET
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
 _LINGER = 5
-# Seconds of the grace period in which the server may end: those after the linger time, the wait
-# for connections and the drain timeout.
+# Seconds at the end of the grace period, in which the server may end. The linger time, the wait
+# for connections and the drain timeout come before them.
 _MARGIN = 15
 # Seconds by which the preStop hook ends before the grace period does.
 _HOOK_MARGIN = 5
@@ -116,7 +116,8 @@ def strategy(model: SpeculativeModel, role: str = "target") -> dict[str, Any]:
 
     If pods use GPUs, an old pod ends before its new pod starts, unless the resource sets other
     bounds. Few clusters have spare GPUs, and a new pod without GPUs would stay pending. The bounds
-    count replicas of the service. If a server has its own number of pods, above 1, one pod stays.
+    count replicas of the service. If a server has its own number of pods, and that is
+    above 1, at least one pod stays available.
     """
     rollout = model.spec.serving.rollout
     if rollout.strategy == "Recreate":

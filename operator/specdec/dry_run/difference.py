@@ -144,12 +144,12 @@ def _rollout(plan: Plan) -> Json:
 
 def _order(rollout: Json) -> str:
     if rollout["strategy"] == "Recreate":
-        order = "all old before all new"
+        order = "all old ones stop before new ones start"
     elif not rollout["maxSurge"]:
-        order = "old before new"
+        order = "an old one stops before a new one starts"
     else:
         both = rollout["maxUnavailable"]
-        order = "old and new at the same time" if both else "new before old"
+        order = "old ones stop while new ones start" if both else "new ones are ready first"
     return f"{order}, and no pod serves in between" if rollout["interrupts"] else order
 
 

@@ -118,7 +118,7 @@ async def _events(source: Source, kept: Snapshot, name: str, pods: set[str]) -> 
 
 
 async def _operator(source: Source, kept: Snapshot, name: str) -> None:
-    """Keep the lines of the operator's log and metrics that concern no other resource."""
+    """Keep the operator's log lines with the resource's name, and no metrics of others."""
     place = source.operator_namespace
     try:
         pods = await source.cluster.list("v1", "Pod", place, names.OPERATOR)

@@ -87,7 +87,7 @@ def fetch(
 
 
 def engines(root: Path) -> list[str]:
-    """The first 16 hex digits of the key of every complete engine on the volume, newest first."""
+    """The first 16 hex digits of the keys of the newest complete engines, newest first."""
     folder = root / Path(names.ENGINES).name
     complete = [
         path.parent

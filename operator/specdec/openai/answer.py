@@ -25,7 +25,7 @@ class Totals:
 
     Attributes:
         prompt_tokens: None if the server does not report it.
-        tokens: of the answer; meaningless without `prompt_tokens`.
+        tokens: of the answer; 0 if the server reports neither counts nor log probabilities.
         counts: drafted and accepted tokens; None if the server does not report them.
         histogram: at index i, the verification steps that accepted i draft tokens; empty if the
             server does not report them.

@@ -69,8 +69,9 @@ class Connection(asyncio.Protocol):
 
         Most frames are ordinary DATA frames, which go to their streams directly. In h2 they would
         change only windows, which this class acknowledges itself (ADR 0138). h2 handles the other
-        frames. This takes longer than everything else that this class does for the first piece of
-        an answer. So other frames that arrive with a piece wait until its reader has sent it.
+        frames. For the first piece of an answer, h2 would take longer than all other work of this
+        class. So other frames that arrive together with a piece wait until the piece has been
+        passed on to the client.
         """
         self._handle_other_frames()
         data = self._received + data if self._received else data

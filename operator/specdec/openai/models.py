@@ -1,6 +1,7 @@
 """The bodies of requests as pydantic models, with the limits of each value.
 
-Keys that have no effect on an answer are accepted; unknown keys are an error.
+Keys that have no effect on an answer are accepted. Unknown keys are ignored in messages, and are
+an error elsewhere.
 """
 
 from typing import Annotated, Any, Literal

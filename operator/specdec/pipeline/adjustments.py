@@ -19,7 +19,7 @@ def with_replaced_pods(decision: Decision, children: Sequence[str]) -> Decision:
     available = next((c for c in decision.conditions if c.type == Type.AVAILABLE), None)
     if not children or available is None or available.status != "True":
         return decision
-    message = f"{', '.join(children)} replaces its pods; until then {available.message}"
+    message = f"{', '.join(children)} replaces its pods; before that: {available.message}"
     starting = Condition(Type.AVAILABLE, "False", AvailableReason.STARTING, message)
     replaced = with_condition(decision, starting)
     conditions = with_not_ready([c for c in replaced.conditions if c.type != Type.READY])

@@ -81,7 +81,9 @@ def _server(context: Context) -> Server:
 
 
 def _secret(context: Context) -> tuple[Object, ...]:
-    """The Secret with the group's key, if it may be missing. The operator never reads Secrets.
+    """The Secret with the key that leader and workers share, if it may be missing.
+
+    The operator never reads Secrets.
 
     The kubelet reports a missing Secret of a volume only in events. The pod's container stays in
     creation, but it does so during the pull of a large image too. Therefore the operator creates

@@ -1,7 +1,8 @@
 """The image contract: what build Jobs read in the server's image.
 
-The Jobs compared it with the image's release of TensorRT-LLM. The status stores the contract, and
-the repository uses it.
+It has the release of TensorRT-LLM in the image, the names of its request fields, and how much the
+Jobs compared with what the operator expects of `runtime.version`. The status stores the contract,
+and the repository uses its names of request fields.
 """
 
 from collections.abc import Iterable

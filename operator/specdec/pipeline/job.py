@@ -134,9 +134,8 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
 def _waits_for_prune(context: Context, live: LiveJob, desired: Object) -> bool:
     """Whether a Job that fills the volume has to wait until a prune has ended.
 
-    Such a Job starts only after the prune. The result of a complete one counts only after it, too.
-
-    The prune might delete what the Job is about to use again.
+    The prune might delete what a new Job would use again, or what a complete Job has written. So a
+    new Job starts only after the prune, and the result of a complete Job counts only after it.
     """
     component = desired["metadata"].get("labels", {}).get(names.COMPONENT)
     starts = live.state not in ("Running", "Failed")

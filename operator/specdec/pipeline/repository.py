@@ -1,8 +1,9 @@
 """RepositoryReady: the rendered model repository, published on the volume by a Job.
 
-`status.repository` has `hash` while the repository counts as published. When servers report
-damaged files, only `checkedAt` stays, the time of that report. The next publish Job then compares
-the contents of files, and `hash` comes back beside `checkedAt`.
+`status.repository` has `hash` while the repository counts as published. When a server reports
+damaged files, or ends while it loads, the operator removes `hash` and sets `checkedAt` to the
+present time. The next publish Job then compares the contents of files. After it, the operator sets
+`hash` again, and `checkedAt` to the time of that reconcile.
 """
 
 from collections.abc import Mapping
@@ -84,7 +85,7 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
         list(rendered.files),
         context.facts.volume,
         context.images.operator,
-        # After a report of damage, compare contents: a damaged file may keep its size and time.
+        # In a check of the volume, compare contents: a damaged file may keep its size and time.
         content="checkedAt" in status and "hash" not in status,
     )
 

@@ -51,7 +51,7 @@ _READ = "metadata,model-config,statistics"
 PROBE_KEY = "{probe-key}"
 _PROBE_HEADER = "specdec-probe"
 
-# Where containers mount the programs of `payload/serving`, the file check, probes and hook.
+# Where containers mount the programs of `payload/serving`: file check, probes and hook.
 PROGRAMS = "/specdec/programs"
 
 
@@ -95,7 +95,7 @@ def server_argv(
             that share it.
         log_verbose: Triton's verbose level, 0 to 3.
         tls: files of the gRPC endpoint. HTTP stays unencrypted, and then only reports health.
-        health_only: HTTP only reports health, also without TLS. Any other request is refused
+        health_only: HTTP only reports health, even if `tls` is None. Any other request is refused
             before its body is parsed.
         probe_key: opens inference over such a closed HTTP endpoint to requests with this key.
     """

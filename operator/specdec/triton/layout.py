@@ -152,9 +152,10 @@ def plan(layout: Layout) -> RankPlan:
 def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
     """A server in one pod, with these ordinals by role.
 
-    Engines on one common GPU share one process. A single engine on several GPUs runs in leader
-    mode. In that mode the load of a model returns only in the first rank. Two engines that need
-    more than one common GPU therefore get an orchestrator, and each engine has its own ranks.
+    Engines on one common GPU share one process, unless `fast_logits` is set. A single engine on
+    several GPUs runs in leader mode. In that mode the load of a model returns only in the first
+    rank. All other pairs of engines therefore get an orchestrator, and each engine has its own
+    ranks.
     """
     ranks = sum(len(ids) for ids in devices.values())
     alone = len(devices) == 1

@@ -41,7 +41,7 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "speculation.draftLengthByLoad",
             {"maxConcurrency": 2},
             "draftLengthByLoad is set, and TensorRT-LLM 1.2.1 does not have it: remove it, or set "
-            "runtime.version to a version of the generation that begins with 1.3.0",
+            "runtime.version to a version that has the LLM API of 1.3.0",
         ),
         ("NGram", "1.3.0", "speculation.draftLengthByLoad", {}, "exactly one of maxConcurrency"),
         (

@@ -27,7 +27,7 @@ async def test_changed_pod_template_is_reported_before_any_new_pod_starts() -> N
     cluster = FakeCluster(resource(), server("2Gi"))
     result = await Reconciler(cluster, IMAGES, Decided(apply=(server("20Mi"),))).reconcile(KEY)
     assert result == Result(requeue_after=POLL)
-    message = "Deployment pair replaces its pods; until then fine"
+    message = "Deployment pair replaces its pods; before that: fine"
     written = conditions(cluster)
     assert written["Available"] == written["Ready"] == ("False", "Starting", message)
     assert cluster.objects["SpeculativeModel", "pair"]["status"]["phase"] == "Starting"

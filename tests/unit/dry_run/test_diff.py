@@ -56,23 +56,38 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
 @pytest.mark.parametrize(
     ("sample", "serving", "order", "interrupts"),
     [
-        ("reference-draft-target", {}, "new before old", False),
-        ("tensorrt-fp8-one-gpu", {}, "old before new, and no pod serves in between", True),
-        ("tensorrt-fp8-one-gpu", {"replicas": 2}, "old before new", False),
-        ("tensorrt-fp8-one-gpu", {"rollout": {"maxSurge": 1}}, "new before old", False),
+        ("reference-draft-target", {}, "new ones are ready first", False),
+        (
+            "tensorrt-fp8-one-gpu",
+            {},
+            "an old one stops before a new one starts, and no pod serves in between",
+            True,
+        ),
+        (
+            "tensorrt-fp8-one-gpu",
+            {"replicas": 2},
+            "an old one stops before a new one starts",
+            False,
+        ),
+        ("tensorrt-fp8-one-gpu", {"rollout": {"maxSurge": 1}}, "new ones are ready first", False),
         (
             "tensorrt-fp8-one-gpu",
             {"replicas": 2, "rollout": {"maxSurge": 1, "maxUnavailable": 1}},
-            "old and new at the same time",
+            "old ones stop while new ones start",
             False,
         ),
         (
             "reference-draft-target",
             {"replicas": 2, "rollout": {"strategy": "Recreate"}},
-            "all old before all new, and no pod serves in between",
+            "all old ones stop before new ones start, and no pod serves in between",
             True,
         ),
-        ("tensorrt-405b-two-nodes", {}, "old before new, and no pod serves in between", True),
+        (
+            "tensorrt-405b-two-nodes",
+            {},
+            "an old one stops before a new one starts, and no pod serves in between",
+            True,
+        ),
     ],
 )
 def test_restart_names_the_order_of_the_strategy(

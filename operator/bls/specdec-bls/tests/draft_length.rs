@@ -177,7 +177,7 @@ fn curve_is_linear_between_measured_lengths_and_never_falls_beyond() {
 #[test]
 fn waits_of_a_verification_count_for_all_lengths_alike() {
     let mut verification = VerificationSeconds::default();
-    // The rounds of another length have lost step with the others.
+    // Rounds of these two lengths are not synchronized with the others, so they wait longer.
     for _ in 0..4 {
         verification.add(5, 0.040);
         verification.add(3, 0.040);

@@ -37,7 +37,7 @@ impl Batch {
         }
     }
 
-    /// Tokens a second over so many rounds, of which the first ones do not count.
+    /// Tokens a second over 2500 rounds. The 500 rounds before them do not count.
     fn speed(&mut self, mut round: impl FnMut(&mut Self)) -> f64 {
         (0..500).for_each(|_| round(self));
         let generated = |batch: &Self| batch.texts.iter().map(|text| text.1).sum::<usize>();

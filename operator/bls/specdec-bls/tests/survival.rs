@@ -19,9 +19,11 @@ const CALL: f64 = 0.0005;
 /// How well the log probabilities of the draft predict acceptance.
 #[derive(Clone, Copy, PartialEq)]
 enum LogProbs {
-    /// The probability of a token is lower than its acceptance, in the same order.
+    /// The log probabilities order the tokens by their acceptance. The probability itself is the
+    /// square of the acceptance, so it is too low.
     Informative,
-    /// Every token has the probability 1, as engines report that normalize within top-k of 1.
+    /// Every token has the probability 1. An engine that normalizes within a top-k of 1 reports
+    /// this.
     AllOnes,
 }
 
@@ -61,7 +63,8 @@ impl Run {
         (self.position - before) as f64 / (*self.now.lock().unwrap() - started)
     }
 
-    /// How many of these draft tokens the target accepts. A text has as many again.
+    /// Verify this many draft tokens. Returns how many of them the target accepts, and the seconds
+    /// of the verification.
     fn verify(&mut self, drafted: usize) -> (usize, f64) {
         let mut accepted = 0;
         while accepted < drafted {

@@ -241,7 +241,7 @@ fn failure_of_transformers_is_reported() {
     );
 }
 
-/// `tests/unit/triton/test_text.py` has the same cases for the other text models.
+/// `tests/unit/triton/test_text.py` has the same cases for the Python text models.
 #[test]
 fn longest_token_bounds_the_bytes_of_a_token() {
     // The pair is byte-level, and its longest token has 37 bytes.

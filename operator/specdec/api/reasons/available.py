@@ -57,6 +57,6 @@ class AvailableReason(Reason):
     )
     NOT_DEPLOYED = _SECTION.progress(
         "NotDeployed",
-        "nothing is deployed yet, or `spec.serving.replicas` is 0",
-        "wait for the earlier stages, or raise the field",
+        "`spec.serving.replicas` is 0",
+        "raise the field",
     )

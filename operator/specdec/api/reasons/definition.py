@@ -14,7 +14,8 @@ class Severity(StrEnum):
     PROGRESS = "progress"
     # Can pass by itself, or after a change elsewhere in the cluster: a warning, not a failure.
     BLOCKED = "blocked"
-    # Stays until someone changes the resource or a checkpoint, or deletes the failed Job.
+    # Stays until someone acts: changes the resource, a checkpoint or a quota, or deletes the
+    # failed Job.
     FAILED = "failed"
 
 
@@ -44,8 +45,8 @@ class Reason(StrEnum):
 
     Its text is a CamelCase word of the API. `meaning` and `resolution` are the Markdown of
     docs/conditions.md. `types` are the conditions that can have the reason; docs/conditions.md
-    lists it under the first of them. They do not include `Ready`, which repeats the reason of the
-    condition that blocks it.
+    lists it under the first of them. They include `Ready` only for its own reasons and for
+    those of every condition. `Ready` may also repeat the reason of the condition that blocks it.
     """
 
     severity: Severity

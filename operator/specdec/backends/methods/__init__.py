@@ -1,8 +1,8 @@
 """The methods of speculative decoding, one module for each.
 
 The module has the name `Method.key`, and its constant `METHOD` is the definition. All backends
-with engines use these definitions, because they serve repositories and engines as TensorRT-LLM
-names them. A backend that configures methods in another way has definitions in its own package.
+with engines use these definitions, because their repositories and engines use the names of
+TensorRT-LLM. A backend that configures methods in another way has definitions in its own package.
 """
 
 from importlib import import_module

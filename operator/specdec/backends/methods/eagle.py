@@ -21,7 +21,7 @@ _BUILT_IN = {"num_layers", "max_non_leaves_per_layer"}
 
 
 def choices(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The tree of draft tokens fits the number of heads and of draft tokens."""
+    """The tree of draft tokens fits the number of draft steps and of draft tokens."""
     own, nodes = model.spec.speculation.eagle, model.spec.speculation.max_draft_tokens or 0
     if own is None:
         return None

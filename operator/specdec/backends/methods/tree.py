@@ -36,7 +36,7 @@ def problem(choices: Choices, built: Ceilings) -> str:
         return _default(built)
     for path in choices:
         if not path or min(path) < 0:
-            return f"has the path {list(path)}: write each path as one or more ranks from 0"
+            return f"has the path {list(path)}: write each path as one or more numbers from 0"
         if path[:-1] and path[:-1] not in paths:
             return f"has {list(path)} without its parent {list(path[:-1])}: add the parent"
     if len(paths) < len(choices):

@@ -19,7 +19,7 @@ _NAME = "PyTorch"
 
 
 class PyTorch:
-    """This backend builds nothing. It starts a plain server, and the LLM API its own processes."""
+    """This backend builds nothing. The server is one process; the LLM API starts further ones."""
 
     rules = rules.RULES
 

@@ -30,7 +30,7 @@ _REMOVED = {
         "no request can set a draft length; from 1.3 on, draftLengthByLoad lowers it under load"
     ),
     "spec.speculation.nGram.minMatch": "the server searches n-grams up to maxMatchingSize",
-    "spec.speculation.nGram.memoryMegabytes": "the server has no memory with scopes",
+    "spec.speculation.nGram.memoryMegabytes": "the server remembers no finished texts",
     "spec.speculation.draftTarget.topology": _SHARED,
     "spec.speculation.draftTarget.placement": _SHARED,
     "spec.speculation.draftTarget.acceptance": "the server chooses how it accepts draft tokens",
@@ -38,7 +38,7 @@ _REMOVED = {
     "spec.speculation.draftTarget.draftLengthCeiling": _NO_BLS,
     "spec.speculation.draftTarget.draftAhead": _NO_BLS,
     "spec.speculation.draftTarget.rowsPerCall": _NO_BLS,
-    "spec.speculation.draftTarget.lookup": "a draft model has no lookups beside it",
+    "spec.speculation.draftTarget.lookup": "the server does not also search earlier text",
     "spec.speculation.draftTarget.draft.dtype": "the draft's checkpoint decides",
     "spec.speculation.draftTarget.draft.quantization": "the draft's checkpoint decides",
     "spec.speculation.draftTarget.draft.parallelism": _SHARED,

@@ -153,8 +153,8 @@ def generation(model: SpeculativeModel, _: Images) -> Cause | None:
             able = [each.since for each in generations.generations() if getattr(each, has)]
             return invalid(
                 f"spec.speculation.{field} is set, and TensorRT-LLM {release} does not have it: "
-                "remove it, or set runtime.version to a version of the generation that begins "
-                f"with {able[-1]}"
+                "remove it, or set runtime.version to a version that has the LLM API of "
+                f"{able[-1]}"
             )
     return None
 

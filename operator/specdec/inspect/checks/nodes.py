@@ -23,7 +23,7 @@ def images(facts: Facts) -> Check:
     named = sorted({image for item in facts.operators for image in _named_images(item)})
     local = [image for image in named if _is_local(image)]
     if not local:
-        return Check(name, Result.OK, ", ".join(named) or "there is no operator that names any")
+        return Check(name, Result.OK, ", ".join(named) or "there is no operator")
     shown, fix = ", ".join(local), "push the images to a registry, and set the chart's values"
     workers = [] if isinstance(facts.nodes, Unread) else _workers(facts.nodes)
     if not workers:

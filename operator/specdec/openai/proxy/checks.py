@@ -7,7 +7,8 @@ from typing import Any
 from specdec.openai.body import read, shown
 from specdec.openai.errors import ApiError, unknown_model
 
-# Fields by which a client would choose files or peers of the server, or programs for templates.
+# Fields by which a client would give the server a template to run, servers to contact, or files to
+# read; in the order of the names.
 _CLOSED = ("chat_template", "disaggregated_params", "lora_request")
 
 

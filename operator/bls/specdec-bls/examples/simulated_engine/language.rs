@@ -6,8 +6,8 @@ use std::io::BufReader;
 use serde_json::Value;
 use triton::{Code, Error};
 
-/// Number of token ids that the draft may propose. Where the target rejects a token, it returns one
-/// of as many other ids.
+/// Number of token ids that the draft may propose. Where the target rejects a token, it returns an
+/// id that the draft never proposes. There are equally many of those.
 const TOKENS: usize = 400;
 /// In how many of a hundred positions the target accepts the token of the draft.
 const ACCEPTED: u64 = 80;

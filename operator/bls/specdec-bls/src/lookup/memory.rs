@@ -26,7 +26,7 @@ const LEAST_TOKENS: usize = 1024;
 const MOST_SCOPES: usize = 4096;
 /// A largest segment takes the memory divided by this number.
 const LEAST_SEGMENTS: usize = 8;
-/// The room of a scope, in tokens, divided by this number is that of its next segment.
+/// The next segment of a scope has the room of the whole scope, in tokens, divided by this number.
 const GROWTH: usize = 4;
 /// Most positions that one search compares, apart from the first one in each segment.
 const MOST_POSITIONS: usize = 32;

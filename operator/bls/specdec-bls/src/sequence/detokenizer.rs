@@ -7,10 +7,10 @@
 use super::stop_words::Matcher;
 use crate::tokenizer::Tokenizer;
 
-/// Earlier tokens that stay after older ones are dropped. Every push decodes them again: at least
-/// this many in a long answer, and about twice as many at most. No decoder needs more of them to
-/// place its spaces. Because their number is limited, the cost of a token does not grow with the
-/// answer.
+/// Number of tokens that stay when older ones are dropped. Every push decodes the tokens that were
+/// not dropped: in a long answer at least this many, and at most about twice as many. No decoder
+/// needs more earlier tokens to place its spaces. Because their number is limited, the cost of a
+/// token does not grow with the answer.
 const WINDOW: usize = 32;
 
 /// The first `count` characters of a text.

@@ -113,8 +113,8 @@ impl Sequence {
             Next::Verify(most) => {
                 if most < proposal.tokens.len() {
                     proposal.tokens.truncate(most);
-                    // Otherwise a call with longer proposals would pad this one to their length,
-                    // and cutting it would save nothing.
+                    // The draft length is cut as well. If it were not, a call with longer proposals
+                    // would pad this one to their length, and the cut would save nothing.
                     self.draft_length = most.max(1);
                 }
                 self.verify(proposal, before + seconds, step);

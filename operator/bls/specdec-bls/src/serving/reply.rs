@@ -13,7 +13,7 @@ use crate::sequence::part::Part;
 
 /// How parts are sent.
 enum Mode {
-    /// At once; with `accumulate`, each part carries the whole text so far.
+    /// Each part immediately. With `accumulate`, each part carries the whole text so far.
     Stream {
         accumulate: bool,
         texts: Vec<String>,

@@ -73,7 +73,7 @@ pub fn float(name: &'static str, value: f32) -> Tensor {
     Tensor::fp32(name, &[1, 1], &[value])
 }
 
-/// An unsigned integer of 64 bits, [1] after the batch dimension.
+/// An unsigned integer of 64 bits in the shape [1], which has only the batch dimension.
 pub fn long(name: &'static str, value: u64) -> Tensor {
     Tensor::new(name, DataType::Uint64, &[1], value.to_le_bytes().to_vec())
 }

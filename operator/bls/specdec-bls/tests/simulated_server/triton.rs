@@ -32,7 +32,8 @@ pub struct Input {
     pub memory: c_int,
 }
 
-/// A response: the code and the message of an error, or None for outputs, which no test compares.
+/// A response: the code and the message of an error, or None for outputs, which
+/// [`ClientRequest::outputs`] keeps.
 pub type Reply = Option<(c_int, String)>;
 
 /// A client's request, which is also its own response factory and its responses.

@@ -1,8 +1,8 @@
-//! Texts along which the chance varies that the draft is right.
+//! Texts in which the chance that the draft is right varies from token to token.
 
 use super::numbers::Numbers;
 
-/// A text: the chance of each of its tokens that the draft is right. Passages with a chance of
+/// A text: for each of its tokens, the chance that the draft is right. Passages with a chance of
 /// 0.95 and of 0.4 alternate, each of 12 tokens on average.
 pub struct Text {
     numbers: Numbers,

@@ -61,7 +61,7 @@ pub struct Outcome {
     pub counts: Counts,
     /// The share of lookups in the counts.
     pub lookup: Counts,
-    /// Draft tokens of lookups that the target accepted, from the memory.
+    /// Draft tokens from the memory that the target accepted.
     pub remembered: usize,
     /// Why the sequence continued without the draft.
     pub draft_errors: Vec<String>,
@@ -149,8 +149,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// The result of the whole call, token by token. Every other stream ends with a token, and the
-    /// others with a result without any.
+    /// The result of the whole call, token by token. A stream with an odd number ends with a token.
+    /// One with an even number, or without tokens, ends with a result that has no token.
     fn new(number: u64, prefix: usize, result: EngineResult) -> Self {
         let results = match result {
             Ok(outputs) => {

@@ -11,7 +11,7 @@ from specdec.backends.pytorch.methods.definition import LlmApiMethod
 
 
 class NGramMethod(LlmApiMethod):
-    """Every key is written: defaults differ between releases, and some share requests' texts."""
+    """Every key is written: the defaults of releases differ, and some mix texts of requests."""
 
     @override
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
