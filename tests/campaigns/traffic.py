@@ -21,7 +21,7 @@ CANCELLED_LIMIT = 300
 _LONG = 300
 # The message of the server to each bad request.
 _BAD: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"num_draft_tokens": 99}, "num_draft_tokens is 99, but the target is built for at most"),
+    ({"num_draft_tokens": 99}, "num_draft_tokens is 99, but this server allows at most"),
     ({"max_tokens": 0}, "max_tokens is 0"),
     ({"text_input": ""}, "text_input is empty"),
     ({"beam_width": 4}, "beam_width is 4"),

@@ -180,7 +180,7 @@ def test_cancelling_frees_the_slot(server: Server) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"num_draft_tokens": 9}, "num_draft_tokens is 9, but the target is built for at most 8"),
+        ({"num_draft_tokens": 9}, "num_draft_tokens is 9, but this server allows at most 8"),
         ({"num_draft_tokens": -1}, "num_draft_tokens is -1"),
         ({"max_tokens": 0}, "max_tokens is 0: set it to 1 or more"),
         ({"text_input": ""}, "text_input is empty"),

@@ -1,8 +1,8 @@
 """The kopf handlers: kopf watches, logs in and serves the probe; everything else is in `runtime`.
 
 `kopf run` imports this module. Event handlers only pass events on to `Runtime`. The operator uses
-no finalizers, timers, daemons, indexes or stateful handlers of kopf, so it leaves no trace in
-objects when it is uninstalled.
+no finalizers, timers, daemons, indexes or stateful handlers of kopf, so kopf leaves no
+trace in objects when the operator is uninstalled.
 """
 
 import dataclasses

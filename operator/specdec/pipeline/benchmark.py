@@ -88,7 +88,7 @@ def _task(context: Context) -> Task[Entry]:
 
 
 def _result(context: Context, live: LiveJob, plan_hash: str) -> Entry | None:
-    """The Job's result; None if the Job measured another plan, or left no result."""
+    """The Job's result; None if it is for other servers or requests, or if the Job left none."""
     measured = live.result.benchmark
     if measured is None or measured.plan_hash != plan_hash:
         return None

@@ -1,4 +1,4 @@
-"""The decision of one reconcile: run the stages in order, up to the first that is not complete.
+"""The decision of one reconcile: run the stages in order, until one of them stops the chain.
 
 Each stage is a pure function. It takes the snapshot of the cluster and the facts of earlier
 stages, and returns an `Outcome`. `decide` combines the outcomes into one `Decision`.

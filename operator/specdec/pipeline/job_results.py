@@ -109,7 +109,7 @@ class RequestFields(SectionModel):
 
 
 class ImageContract(SectionModel):
-    """What a build read in its image and compared with its release of TensorRT-LLM.
+    """What a build read in its image and compared with the release in `runtime.version`.
 
     Attributes:
         version: TensorRT-LLM in the image.

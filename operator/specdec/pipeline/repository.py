@@ -143,7 +143,7 @@ def _expected_engines(context: Context) -> list[dict[str, Any]]:
 
 
 def _expected_checkpoints(context: Context, files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The path of each checkpoint, and whether servers also read its tokenizer."""
+    """The path of each checkpoint, and whether the servers read its tokenizer."""
     return {
         role: {
             "path": checkpoint.path,

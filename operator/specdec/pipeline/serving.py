@@ -106,9 +106,10 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
     """Whether no pod of another revision is left and enough pods are ready.
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
-    controller has observed the generation, the counts in the status are old. Old counts make no
-    service available. An available service stays available while its old counts are sufficient. A
-    new pod template ends the availability, and `controller.apply` reports that.
+    controller has observed the generation, the counts in the status are old. Then an unavailable
+    service does not become available, and an available one stays available while its old counts
+    are sufficient. A new pod template ends the availability: `controller.apply` detects that, and
+    `adjustments.with_replaced_pods` reports it.
     """
     model, status = context.model, deployment.get("status", {})
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)

@@ -30,7 +30,8 @@ const OWN_OUTPUTS: [&str; 10] = [
 pub struct Capabilities {
     /// Draft tokens of a round, if the request sets no `num_draft_tokens`.
     pub draft_tokens: usize,
-    /// Most draft tokens that the target's engine accepts.
+    /// Most draft tokens of a round that a request may set. The target's engine accepts at least as
+    /// many.
     pub max_draft_tokens: usize,
     /// Most tokens of prompt and answer together, 0 if unknown. The target's engine is built for
     /// more tokens, so that the draft tokens of a step fit even at this limit.

@@ -21,7 +21,7 @@ const CALL: f64 = 0.0005;
 struct Batch {
     now: Arc<Mutex<f64>>,
     numbers: Numbers,
-    /// What the step takes longer for each draft token in it.
+    /// Additional seconds of the step for each draft token in it.
     token_seconds: f64,
     /// The text of each sequence, and its position there.
     texts: Vec<(Text, usize)>,

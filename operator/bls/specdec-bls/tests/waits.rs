@@ -102,7 +102,8 @@ impl Engine {
 /// A batcher, its engines and its sequences.
 struct Simulation {
     batcher: Batcher<Row>,
-    /// Sequences with a higher number end after their next round.
+    /// Number of running sequences. Those with this number or a higher one end after their next
+    /// round.
     active: usize,
     ended: Vec<Row>,
     draft: Engine,

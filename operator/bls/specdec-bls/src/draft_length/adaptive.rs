@@ -197,8 +197,8 @@ impl DraftLength for AdaptiveSequence {
             // may have changed, so the next choice probes again.
             shared.probed_at = f64::NEG_INFINITY;
         }
-        // If further calls extended the proposal, their tokens were selected for their survival. So
-        // only the tokens of the first call count.
+        // Further calls extend a proposal only if the target is likely to accept all of it so far.
+        // Their tokens would therefore bias the estimate, and only those of the first call count.
         let first = self.round.step.unwrap_or(usize::MAX);
         let (drafted, accepted) = (drafted.min(first), accepted.min(first));
         let log_probs = log_probs.get(..first).unwrap_or(&log_probs);

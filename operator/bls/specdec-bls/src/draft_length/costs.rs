@@ -10,8 +10,9 @@ const TARGET_ONLY_PROBE_SECONDS: f64 = 30.0;
 
 /// Seconds that Triton takes for a response of an engine, measured with a Python backend.
 const RESPONSE_SECONDS: f64 = 0.0003;
-/// The largest share of a step that its response may take in a stream. Calls of several tokens lose
-/// about the same share, because each call waits for a step to end.
+/// In a stream, each step of the engine has a response, which may take at most this share of the
+/// step's time. The alternative, calls of several tokens each, loses about the same share, because
+/// each call waits for a step to end.
 const STREAM_SHARE: f64 = 0.1;
 
 /// Expected tokens of a round: the accepted ones and the target's own.

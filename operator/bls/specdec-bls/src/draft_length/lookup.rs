@@ -55,8 +55,9 @@ impl ByClass {
     }
 }
 
-/// A round of a lookup has to be faster than the alternative by this factor. Where acceptance is
-/// overestimated, rounds are wasted; where it is underestimated, only a draft is not used.
+/// A round of a lookup has to be faster than the alternative by this factor. If acceptance is
+/// overestimated, rounds are wasted. If it is underestimated, the only loss is that a useful
+/// candidate is not verified.
 pub(super) const GAIN: f64 = 1.15;
 
 /// The number of candidate tokens with the most tokens a second, and that speed. 0 if the target

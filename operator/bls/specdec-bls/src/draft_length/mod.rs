@@ -50,7 +50,8 @@ pub struct Choice {
     pub length: usize,
     /// Most draft tokens of the round, if further calls add to the proposal.
     pub most: usize,
-    /// The new chosen length, if this choice changed it. A probe does not change it.
+    /// The new chosen length, if this choice changed it. A probe does not change it: it tries
+    /// another length once, to keep the measurements current.
     pub settled: Option<usize>,
 }
 

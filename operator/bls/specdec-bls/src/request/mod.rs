@@ -231,8 +231,8 @@ impl Prompt<'_> {
             ", but this server has no draft model: leave it out or set it to 0".to_owned()
         } else if length > most as i128 {
             format!(
-                ", but the target is built for at most {most}: \
-                 lower it, or raise maxDraftTokens and rebuild"
+                ", but this server allows at most {most}: \
+                 lower it, or raise draftLengthCeiling or maxDraftTokens"
             )
         } else {
             return Ok(());

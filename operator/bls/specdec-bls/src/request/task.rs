@@ -75,7 +75,8 @@ pub struct Task {
     pub min_tokens_name: &'static str,
     /// Most tokens of prompt and answer together, 0 where unknown.
     pub max_seq_len: usize,
-    /// Most draft tokens that the target's engine accepts.
+    /// Most draft tokens of a round that a request may set. The target's engine accepts at least as
+    /// many.
     pub max_draft_tokens: usize,
 }
 

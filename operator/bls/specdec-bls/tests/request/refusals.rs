@@ -20,8 +20,8 @@ fn value_out_of_bounds_is_refused() {
     let cases = [
         (
             int("num_draft_tokens", 9),
-            "num_draft_tokens is 9, but the target is built for at most 8: lower it, or raise \
-             maxDraftTokens and rebuild",
+            "num_draft_tokens is 9, but this server allows at most 8: lower it, or raise \
+             draftLengthCeiling or maxDraftTokens",
         ),
         (
             int("num_draft_tokens", -1),
