@@ -20,7 +20,7 @@ import yaml
 from controlplane import definitions, picker
 from demo.story import SAMPLES
 from e2e.polling import listens
-from e2e.world import DEADLINE_SECONDS, World, merged
+from e2e.world import DEADLINE_SECONDS, World, answers, merged
 from specdec.client import Client, Request
 
 GATEWAYS = SAMPLES.parent / "gateways"
@@ -151,11 +151,7 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
 
 def answering(world: World, name: str) -> list[str]:
     """`address:port` of the endpoints of the pods that answer their probes."""
-    return sorted(
-        f"{pod['status']['podIP']}:{PORT}"
-        for pod in world.pods(name)
-        if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
-    )
+    return sorted(f"{pod['status']['podIP']}:{PORT}" for pod in world.pods(name) if answers(pod))
 
 
 def picks(world: World, running: picker.Picker, expected: str) -> set[str]:

@@ -83,6 +83,12 @@ def merged(base: Object, change: Mapping[str, Any]) -> Object:
     return result
 
 
+def answers(pod: Object) -> bool:
+    """Whether a pod answers its probes; a new pod has no conditions yet."""
+    conditions = pod["status"].get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
 @dataclass
 class World:
     """A node with the operator on it."""
@@ -187,11 +193,6 @@ class World:
 
     def replaced(self, name: str, uid: str, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait until another pod than the one with this uid answers its probes."""
-
-        def answers(pod: Object) -> bool:
-            conditions = pod["status"].get("conditions", [])
-            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
         self.wait(
             lambda: any(answers(p) for p in self.pods(name) if p["metadata"]["uid"] != uid),
             seconds,
