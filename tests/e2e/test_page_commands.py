@@ -81,8 +81,8 @@ def test_commands_run_as_printed(world: World, login: Path, tmp_path: Path) -> N
             assert line.strip(), command
             continue
         if command[1] == "prune":
-            # It refuses while a Job uses the claim. "kubectl wait job --all" would also wait for a
-            # Job that the operator deletes meanwhile.
+            # It refuses while a Job uses the claim. "kubectl wait job --all" would not end if the
+            # operator replaced the Job of the first benchmark.
             reaches(world, "BenchmarkCompleted")
         command = [*command, *SHORTER.get(command[1], [])]
         done = as_printed(world, command, login=login, folder=tmp_path)

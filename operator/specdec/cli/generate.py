@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_CONCURRENT = 16
 
 LookupScope = Annotated[
-    str | None, typer.Option(help="Group of texts in which to search for drafts; default: none.")
+    str | None, typer.Option(help="Name of a group of texts to search for drafts; default: none.")
 ]
 LogProbs = Annotated[bool, typer.Option("--log-probs", help="Return log probabilities.")]
 ContextLogits = Annotated[

@@ -153,9 +153,8 @@ def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
     """A server in one pod, with these ordinals by role.
 
     Engines on one common GPU share one process, unless `fast_logits` is set. A single engine on
-    several GPUs runs in leader mode. In that mode the load of a model returns only in the first
-    rank. All other pairs of engines therefore get an orchestrator, and each engine has its own
-    ranks.
+    several GPUs runs in leader mode, in which the load of a model returns only in the first rank.
+    All other pairs of engines therefore get an orchestrator, and each engine has its own ranks.
     """
     ranks = sum(len(ids) for ids in devices.values())
     alone = len(devices) == 1

@@ -55,7 +55,7 @@ def parsed(expression: str) -> cel.Node:
 
 
 @cache
-def _compares(expression: str) -> bool:
+def _reads_old(expression: str) -> bool:
     """Whether a rule reads the resource before a change."""
     return _OLD in cel.names(parsed(expression))
 
@@ -63,7 +63,7 @@ def _compares(expression: str) -> bool:
 def _broken(rule: Rule, value: Any, old: Any, path: str, schema: Schema) -> Iterator[Problem]:
     node = parsed(rule["rule"])
     optional = rule.get("optionalOldSelf", False)
-    if old is None and not optional and _compares(rule["rule"]):
+    if old is None and not optional and _reads_old(rule["rule"]):
         return
     before = cel.OptionalValue(old is not None, old) if optional else old
     scope = {"self": value, _OLD: before}
