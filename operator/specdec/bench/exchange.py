@@ -87,7 +87,8 @@ class Sample:
         chunks: arrival times of all chunks.
         tokens: number of output tokens; None if the server does not report it.
         counts: of draft tokens; None if the server does not report them.
-        steps: one per chunk that reports counts.
+        steps: one per chunk; empty if a chunk reports no counts, as from OpenAI's API, which sends
+            only the totals at the end.
         error: why the answer is incomplete; the other attributes are then unset.
     """
 
@@ -161,6 +162,8 @@ def _sample(exchange: Exchange) -> Sample:
 def _steps(totals: Sequence[Counts | None]) -> tuple[Step, ...]:
     """The difference that each chunk makes to the totals of the answer."""
     reported = [Counts(0, 0), *(total for total in totals if total is not None)]
+    if len(reported) <= len(totals):
+        return ()
     return tuple(
         Step(after.drafted - before.drafted, after.accepted - before.accepted)
         for before, after in itertools.pairwise(reported)
