@@ -142,10 +142,10 @@ async def infer(
     async with Server(connection) as server, Calls(server) as calls:
         config = await server.config(inference.model)
         decoupled = config.model_transaction_policy.decoupled
+        name = f"{inference.model} at {connection.url}"
         if inference.stream and not decoupled:
             raise BadRequestError(
-                f"model {inference.model} at {connection.url} does not stream; "
-                "send the request without streaming"
+                f"model {name} does not stream; send the request without streaming"
             )
         tensors = inference.tensors(await server.inputs(inference.model))
         names = {tensor.name for tensor in config.output}
@@ -154,7 +154,7 @@ async def infer(
         def take(answer: Any) -> None:
             # A streamed response contains its new tokens only, not the prompt.
             skip = 0 if inference.stream else len(inference.ids)
-            new = tokenization.new_tokens(answer, skip, f"{inference.model} at {connection.url}")
+            new = tokenization.new_tokens(answer, skip, name)
             _count(output, answer)
             output.tokens += new
             output.responses += 1

@@ -56,6 +56,57 @@ _SERVED = [
 ]
 
 
+_SPEC: Json = {
+    "runtime": {"backend": "Reference"},
+    "target": {"source": {"pvc": {"claimName": "pair", "path": "target"}}},
+    "speculation": {
+        "method": "DraftTarget",
+        "maxDraftTokens": 8,
+        "draftTokens": 4,
+        "draftTarget": {"draft": {"source": {"pvc": {"claimName": "pair", "path": "draft"}}}},
+    },
+    "storage": {"existingClaim": "models"},
+    "benchmark": {"mode": "OnReady"},
+}
+# Without conditions.
+_STATUS: Json = {
+    "observedGeneration": 1,
+    "phase": "Serving",
+    "engines": [{"role": "target", "key": "3f" * 32, "state": "Built", "seconds": 540}],
+    "plan": {
+        "backend": "Reference",
+        "version": "0.19.0",
+        "image": "reference:1",
+        "memory": {
+            "devices": [
+                {
+                    "device": "target:0",
+                    "gpuMiB": 81559,
+                    "usedMiB": 12000,
+                    "percent": 15,
+                    "parts": {"target weights": 3000},
+                }
+            ]
+        },
+    },
+    "speculation": {
+        "active": True,
+        "prompts": 4,
+        "matched": 4,
+        "failed": 0,
+        "draftedTokens": 80,
+        "acceptedTokens": 60,
+        "acceptancePercent": 75,
+        "tokensPerRound": "3.40",
+        "speedupPercent": 160,
+    },
+    "benchmark": {
+        "state": "Completed",
+        "levels": [{"concurrency": 1, "speedupPercent": 158, "speedupInterval": "150-166"}],
+    },
+}
+
+
 def served(**changes: Json | None) -> Json:
     """A resource that passes; `changes` replace conditions by type, None removes one."""
     conditions = {
@@ -77,59 +128,8 @@ def served(**changes: Json | None) -> Json:
             "generation": 1,
             "creationTimestamp": CREATED,
         },
-        "spec": {
-            "runtime": {"backend": "Reference"},
-            "target": {"source": {"pvc": {"claimName": "pair", "path": "target"}}},
-            "speculation": {
-                "method": "DraftTarget",
-                "maxDraftTokens": 8,
-                "draftTokens": 4,
-                "draftTarget": {
-                    "draft": {"source": {"pvc": {"claimName": "pair", "path": "draft"}}}
-                },
-            },
-            "storage": {"existingClaim": "models"},
-            "benchmark": {"mode": "OnReady"},
-        },
-        "status": {
-            "observedGeneration": 1,
-            "phase": "Serving",
-            "conditions": list(conditions.values()),
-            "engines": [{"role": "target", "key": "3f" * 32, "state": "Built", "seconds": 540}],
-            "plan": {
-                "backend": "Reference",
-                "version": "0.19.0",
-                "image": "reference:1",
-                "memory": {
-                    "devices": [
-                        {
-                            "device": "target:0",
-                            "gpuMiB": 81559,
-                            "usedMiB": 12000,
-                            "percent": 15,
-                            "parts": {"target weights": 3000},
-                        }
-                    ]
-                },
-            },
-            "speculation": {
-                "active": True,
-                "prompts": 4,
-                "matched": 4,
-                "failed": 0,
-                "draftedTokens": 80,
-                "acceptedTokens": 60,
-                "acceptancePercent": 75,
-                "tokensPerRound": "3.40",
-                "speedupPercent": 160,
-            },
-            "benchmark": {
-                "state": "Completed",
-                "levels": [
-                    {"concurrency": 1, "speedupPercent": 158, "speedupInterval": "150-166"}
-                ],
-            },
-        },
+        "spec": copy.deepcopy(_SPEC),
+        "status": {**copy.deepcopy(_STATUS), "conditions": list(conditions.values())},
     }
 
 

@@ -15,6 +15,7 @@ mod log;
 pub mod memory;
 mod metrics;
 mod model;
+mod outputs;
 mod request;
 mod server;
 mod tensor;
