@@ -1,7 +1,7 @@
 """Several processes of preprocessing, and a queue delay of engines: answers stay the same.
 
-Several processes of postprocessing exchange the pieces of an answer that is streamed, so the API
-takes them only without streaming.
+Several processes of postprocessing would mix up the pieces of an answer that is streamed, so the
+API takes them only without streaming.
 """
 
 from __future__ import annotations

@@ -125,7 +125,9 @@ def test_cost_of_a_verification_follows_from_its_defaults() -> None:
 
 def test_tools_of_a_machine_are_listed() -> None:
     packages = {*prerequisites._NODE.values(), *prerequisites._IMAGES.values()}
-    node = row("CONTRIBUTING.md", "| tests on the node, `make demo` |")
+    node = row(
+        "CONTRIBUTING.md", "| tests on a real local Kubernetes node (`tests/e2e`), `make demo` |"
+    )
     listed = node.split("Debian packages: ")[1].split(";")[0]
     assert set(re.findall(r"`([\w-]+)`", listed)) == packages
     oldest = ".".join(map(str, binaries._OLDEST_GO))

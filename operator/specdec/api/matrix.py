@@ -24,7 +24,7 @@ def _data() -> Any:
 if TYPE_CHECKING:
 
     class Backend(StrEnum):
-        """What serves the engines: a row of `support.yaml`, and a package of `backends`."""
+        """What serves the models: a row of `support.yaml`, and a package of `backends`."""
 
 else:
     Backend = StrEnum("Backend", {name.upper(): name for name in _data()["backends"]})
@@ -78,7 +78,7 @@ class Support:
         served: whether this release can serve the backend.
         default_version: the version if the spec sets none; empty if the backend is not served.
         methods: the first version that supports each method.
-        architectures: the model architectures that the backend can build.
+        architectures: the model architectures that the backend can serve.
         method_architectures: the same for a method that supports fewer of them.
         on_gpus: whether weights and caches are in GPU memory, and so have to fit there.
         compute_capability: the lowest that the backend supports; None if it needs no GPU.
@@ -197,7 +197,7 @@ def vulnerable_release(backend: str, image: str) -> tuple[str, str] | None:
 
 
 def architectures() -> frozenset[str]:
-    """Every architecture that some served backend can build."""
+    """Every architecture that some served backend can serve."""
     return frozenset(a for row in matrix().values() if row.served for a in row.architectures)
 
 

@@ -97,7 +97,7 @@ def _engine(model: SpeculativeModel, facts: Facts, server: Server, role: str) ->
 
 
 def _fields(model: SpeculativeModel) -> Parameters:
-    """Keys of `config.pbtxt` that fields of the spec set; a key with an empty value is omitted."""
+    """Keys of `config.pbtxt` that fields of the spec set; other keys keep the table's values."""
     runtime = model.spec.runtime
     keys = {
         "batch_scheduler_policy": _POLICIES[runtime.batch_scheduler_policy],

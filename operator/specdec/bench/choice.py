@@ -28,9 +28,9 @@ class Choice:
 def choose(levels: Sequence[Level]) -> Choice:
     """Compare the arms and the baseline by the geometric mean of their speed over the levels.
 
-    The bounds of a mean's interval are the means of the levels' bounds. This interval is at least
-    as wide as that of independent levels. An arm is recommended only if its interval overlaps with
-    no other.
+    The bounds of a mean's interval are the means of the levels' bounds. The interval is at least
+    as wide as one computed for levels with independent errors. An arm is recommended only if its
+    interval overlaps with no other.
     """
     measured: dict[int | None, list[Interval]] = {}
     for level in levels:
@@ -48,7 +48,7 @@ def choose(levels: Sequence[Level]) -> Choice:
 
 def _mean(intervals: Sequence[Interval]) -> Interval:
     def mean(values: Sequence[float]) -> float:
-        # A bound of 0 is possible where a resample has no answers.
+        # 0 has no logarithm.
         if min(values) <= 0:
             return 0.0
         return math.exp(sum(map(math.log, values)) / len(values))

@@ -146,7 +146,7 @@ def _positions(report: Report) -> Plot | None:
 
 
 def _acceptance(report: Report) -> Plot | None:
-    """Acceptance by draft length, for answers in one piece, which do not show single rounds."""
+    """Acceptance by draft length, for answers that do not show the counts of single rounds."""
     arms = [arm for arm in report.levels[0].speculative if arm.acceptance_percent is not None]
     if not arms:
         return None
@@ -159,7 +159,7 @@ def _acceptance(report: Report) -> Plot | None:
     )
     _ticks(axes, [length(arm) for arm in arms])
     axes.set_ylim(0, 100)
-    note = "Acceptance by position is unknown: this model answers in one piece, without rounds."
+    note = "Acceptance by position is unknown: the answers do not show single rounds."
     title = "Accepted draft tokens in percent, by draft length"
     return _plot("acceptance", title, note, figure)
 

@@ -56,7 +56,7 @@ class Arm:
         acceptance_percent: accepted of drafted tokens.
         tokens_per_round: output tokens per round (one draft and one verification step).
         acceptance_by_position: percent of rounds that accepted their first, second ... draft
-            token, among the rounds with a draft of that length.
+            token, among the rounds that drafted a token at that position.
         speedup_percent: speed relative to the baseline for the same prompts.
         energy_joules: energy of the server's GPUs during this arm, including idle power.
     """
@@ -93,7 +93,7 @@ class Level:
     """The results for one number of concurrent clients.
 
     Attributes:
-        baseline: None in a run with a single arm, which shows no speed-up.
+        baseline: None in a run without a baseline, which shows no speed-up.
         recommended_draft_tokens: of the fastest arm, 0 for the baseline; None if that arm uses the
             server's default, if no arms could be compared, or if no difference was measured.
     """

@@ -27,7 +27,7 @@ _HEADS = (
 
 
 def table(report: Report) -> Table:
-    """One row per arm, in at most 80 columns; a column with one number shows the median."""
+    """One row per arm, at most 80 characters wide; `first` and `token` show medians."""
     table_ = Table(*_HEADS, box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for column in table_.columns:
         column.justify = "right"

@@ -44,7 +44,7 @@ class _Row:
 
     Attributes:
         gpus: GPUs that the entry needs, on one node unless its pods can be on several nodes.
-        heads: whether the entry serves the target of heads, whose checkpoints are options.
+        heads: whether the entry serves --heads-target; --heads names the checkpoints of its heads.
     """
 
     name: str

@@ -27,7 +27,7 @@ def as_html(document: Json, log: Callable[[str], str]) -> str:
 
 @cache
 def _template() -> Template:
-    """The template, compiled once: a run writes its page after each entry."""
+    """The template, compiled once for all pages of a process."""
     environment = Environment(
         loader=PackageLoader("specdec.certify", "."),
         autoescape=True,

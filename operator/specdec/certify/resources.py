@@ -198,7 +198,7 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
         resources=_LOAD_RESOURCES,
     )
     spec = own_job(model, container, None, COMPONENT, [], _DEADLINE_SECONDS)
-    # The operator neither owns the Job nor its pods.
+    # The Job and its pods lack the operator's labels, so that the operator does not manage them.
     own_labels = {RUN: run, names.COMPONENT: COMPONENT}
     spec["template"]["metadata"]["labels"] = own_labels
     owner = {**names.owned_by(model)[0], "blockOwnerDeletion": False}

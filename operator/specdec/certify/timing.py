@@ -1,6 +1,6 @@
 """How long each stage of a resource took, by the times in its conditions.
 
-`page` and `run` call it. A stage starts when the one before it ended.
+`report` and `run` call it. A stage starts when the one before it ended.
 """
 
 from collections.abc import Mapping, Sequence

@@ -62,7 +62,8 @@ Dataset = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(help="Number of prompts to use, from the first.")]
 DraftTokens = Annotated[
-    int | None, typer.Option(help="Draft tokens per round; default: the server's.")
+    int | None,
+    typer.Option(help="Draft tokens per round; default: the server's; 4 with --client-loop."),
 ]
 AgainstOption = Annotated[
     Against | None,

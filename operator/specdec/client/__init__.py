@@ -1,7 +1,7 @@
 """The Python API for a served model (extra `client`): generation, speculation and verification.
 
-The command line, the benchmark and the in-cluster Jobs use this package. The first use of a name
-in `__all__` imports gRPC, so that importing the package is fast.
+The command line, the benchmark and the in-cluster Jobs use this package. A name in `__all__`
+is imported at its first use, because some of the modules import gRPC, which takes time.
 """
 
 from importlib import import_module

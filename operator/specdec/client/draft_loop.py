@@ -84,8 +84,8 @@ class DraftLoop:
             if self._ends():
                 self.finished = True
                 break
-        # The target adds its own token after the accepted ones, unless the answer ends there. The
-        # engine cuts no answer short: `max_tokens` stays within the server's limit.
+        # If the target adds no token of its own after the accepted ones, the answer has ended. The
+        # engine never stops for lack of room: `max_tokens` stays within the server's limit.
         self.finished = self.finished or len(new) <= accepted or len(self.ids) >= self._end
         return Round(len(proposal), min(accepted, added), tuple(new[:added]))
 

@@ -74,8 +74,8 @@ async def max_tokens(server: Server, prepared: Prepared, requested: int) -> int:
     """How many of the requested new tokens fit behind a prompt.
 
     The engine of a speculating target takes longer sequences than the limit that the server
-    states. A loop must not use the tokens beyond the limit: a verification near the engine's end
-    would return fewer tokens.
+    states. A loop must not use the tokens beyond the limit: a verification step
+    near the engine's own maximum would return fewer tokens.
 
     Raises:
         BadRequestError: the prompt leaves no room for a token.

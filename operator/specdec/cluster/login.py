@@ -1,7 +1,8 @@
 """Log in to a cluster: the operator by its service account, a person by a kubeconfig.
 
-The controller calls `connect`, and commands about a running cluster call `as_person`. Both yield a
-`Cluster`, or raise a `LoginError` with the fix; no message repeats a kubeconfig's secrets.
+The controller calls `connect`, and commands about a running cluster call `as_person`. Both yield
+access to a cluster, or raise a `LoginError`. The messages of `as_person` repeat no secrets of a
+kubeconfig.
 """
 
 import os

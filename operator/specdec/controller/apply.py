@@ -38,8 +38,8 @@ class Applied:
     """The result of applying a decision.
 
     Attributes:
-        refusals: refusals that did not stop the other objects: of children whose condition never
-            blocks Ready, and of changes to a child that exists.
+        refusals: refusals after which the other objects were still applied. They concern children
+            whose condition is in `OPTIONAL`, and changes to a child that exists.
         replaced_pods: the children that replace their pods from now on, such as `Deployment pair`.
     """
 
@@ -100,8 +100,8 @@ async def apply_child(
         return False
     live = live_object(observed, kind, meta["name"])
     if live is None:
-        # Only labelled objects are observed. An object of this name may exist without our labels,
-        # or another resource may have created the shared object since.
+        # Most kinds are observed by their labels. An object of this name may exist without our
+        # labels, or another resource may have created the shared object since.
         live = await cluster.get(intent["apiVersion"], kind, meta["namespace"], meta["name"])
     desired, manager = with_hash(intent), field_manager(model, intent)
     if live is not None:

@@ -228,8 +228,9 @@ def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
     """Yield the key in `Observed.logs` and the container of each log to read.
 
     An empty name selects the only container of a pod.
-    Jobs log their progress. The certificate container beside a server logs a mark of the changed
-    certificate files. A server that is not ready yet logs which files it waits for.
+    Jobs log their progress. The certificate container beside a server logs a fingerprint of the
+    certificate files when they change. A server that is not ready yet logs which files it waits
+    for.
     """
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
     name, certificate_container = pod["metadata"]["name"], _certificate_container(pod)

@@ -1,8 +1,8 @@
 """Give Jobs and ConfigMaps back their owner reference after somebody has removed it.
 
-`apply_decision` calls `adopt_orphans` last. An orphan is a child without an owner that the
-decision neither applies nor deletes, such as a finished Job. Without an owner, the garbage
-collector would keep it after the resource is deleted.
+`apply_decision` calls `adopt_orphans` last. An orphan is a child that the decision neither applies
+nor deletes, such as a finished Job, and that has no owner reference to the resource. If it has no
+owner at all, the garbage collector would keep it after the resource is deleted.
 """
 
 import logging

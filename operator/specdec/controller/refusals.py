@@ -61,7 +61,7 @@ class DefinitionNotReadyError(Transient):
 
 
 class RefusedError(Exception):
-    """The API server refuses a child.
+    """A child cannot be applied: the API server refuses it, or its name belongs to another object.
 
     Attributes:
         condition_type: the condition that reports it.

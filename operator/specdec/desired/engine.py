@@ -1,9 +1,10 @@
 """The Job that builds one engine, and the ConfigMap with its program and its plan.
 
 All resources on the claim that use the engine share both objects. Each resource applies them under
-a field manager of its own, so that the API server merges owners and labels. Only three things in
-them may depend on a resource: its owner reference, its sharer label, and (on the Job only) the
-labels and annotations in the spec of the resource that creates the Job.
+a field manager of its own, so that the API server merges owners and labels. In the ConfigMap, only
+the owner references and the sharer labels depend on the resources. The Job also has settings of
+the resource that creates it, such as `spec.build`, pull secrets, `spec.pods`, labels and
+annotations. A resource that finds the Job adds only its owner reference and its sharer label.
 """
 
 import math

@@ -78,8 +78,8 @@ def leader_worker_set(
             "networkConfig": {"subdomainPolicy": "Shared"},
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                # With one group the controller removes the surge group at once. It then waits for
-                # ever if no group may be unavailable.
+                # No surge: if there is only one group, the controller removes an additional group
+                # at once. It then waits for ever if no group may be unavailable.
                 "rollingUpdateConfiguration": {
                     "maxSurge": 0,
                     "maxUnavailable": rollout.max_unavailable or 1,

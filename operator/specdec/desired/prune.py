@@ -23,7 +23,7 @@ DELETE = "--delete"
 MANAGER = "specdec-cli"
 _DEADLINE_SECONDS = 3600
 # Seconds that the Job waits before it deletes anything. In this time the operator checks once more
-# that all resources of the claim are settled, and otherwise deletes the Job.
+# that no resource of the claim is in progress, and otherwise deletes the Job.
 _DELAY_SECONDS = 15
 # A Job whose creator was interrupted disappears by itself.
 _KEPT_SECONDS = 600

@@ -1,4 +1,4 @@
-"""A live Deployment or LeaderWorkerSet with only its replicas or its certificate mark changed.
+"""A live Deployment or LeaderWorkerSet with new replicas or a new certificate fingerprint only.
 
 The operator applies these while another revision is built: it still scales and suspends the live
 one. It also replaces the pods of a Deployment whose certificate files were renewed. The pod
@@ -19,7 +19,8 @@ def deployment(
 ) -> dict[str, Any]:
     """The live Deployment of a role with these replicas.
 
-    `certificate` is the mark for its pods (`pipeline/certificate_rotation.py`), empty without one.
+    `certificate` is the fingerprint of the certificate files for the annotation of its pods
+    (`pipeline/certificate_rotation.py`), empty without one.
     """
     spec = _without_nulls(live["spec"]) | {"replicas": replicas}
     if certificate:

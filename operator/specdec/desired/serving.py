@@ -39,7 +39,7 @@ class Revision:
     `role` is the model that the server is for. `folder` is the part of the repository that it
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
     `engines` are the Triton models that must give tokens.
-    `certificate` is the mark of the certificate files for which pods were last replaced.
+    `certificate` is the fingerprint of the certificate files for which pods were last replaced.
     `operator_image` and `checkpoint`, the directory of the target's checkpoint, are for the OpenAI
     endpoint, and for front ends that read the checkpoint themselves.
     """

@@ -1,4 +1,4 @@
-"""A cluster in memory, in which the pipeline can run to the end: applied objects exist.
+"""A cluster in memory. It keeps applied objects, so that the pipeline can run to the end.
 
 `plan` and the tests of the pipeline use it. It does the API server's bookkeeping and nothing else;
 the caller decides when Jobs end and pods become ready.

@@ -65,7 +65,8 @@ class SourceFigures:
 class Figures:
     """What a server does between two readings.
 
-    A figure is None if the server lacks the metric, or served no request between the readings.
+    A figure is None if the server lacks the metric. Acceptance and tokens per round are also None
+    if there was no draft token or no round between the readings.
 
     Attributes:
         acceptance_percent: share of the draft tokens that were accepted.

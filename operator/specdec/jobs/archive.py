@@ -87,8 +87,9 @@ class _Archive(tarfile.TarFile):
 def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
     """Write the regular files at the archive's root, or in `models/`, into a directory.
 
-    Links, devices and directories are skipped, and no member name is followed as a path. A link
-    that has the name of a model file is an error, because that file would be missing later.
+    Other members are skipped, and no member name is followed as a path. A link, device or
+    directory that has the name of a model file is an error, because that file would be missing
+    later.
 
     Args:
         path: the archive.

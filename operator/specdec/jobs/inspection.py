@@ -53,7 +53,7 @@ def _without_weights(folder: Path) -> dict[str, Any]:
     if architecture not in architectures():
         raise JobError(
             FetchReason.UNSUPPORTED_ARCHITECTURE,
-            f"the checkpoint's architecture is {architecture} and this release builds "
+            f"the checkpoint's architecture is {architecture} and this release serves "
             f"{', '.join(sorted(architectures()))}: choose another checkpoint",
         )
     heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")

@@ -1,6 +1,7 @@
 """File operations on the volume: digests, copies, atomic renames, locks and free space.
 
-All Jobs that write to the volume use it. A directory with a final name is complete, and on disk.
+All programs of this package that write to the volume use it. A directory with a final name is
+complete, and on disk.
 """
 
 import errno

@@ -216,9 +216,9 @@ class Exchange(Response):
             self._assembly.totals.prompt_tokens = tokens
 
     def _is_over(self) -> bool:
-        """A stop string has ended the answer, and the model may continue the answer.
+        """Whether to stop reading: a stop string has arrived, but the model may generate more.
 
-        The BLS ends the answer in the same step. An ensemble compares token ids and may continue.
+        The BLS ends its output at the stop string. An ensemble compares token ids and may go on.
         """
         return self._assembly.stopped and self._owner.settings.model != BLS
 

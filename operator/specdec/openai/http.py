@@ -43,7 +43,10 @@ class Body:
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection; a request beyond a limit gets an OpenAI error, and the connection ends."""
+    """One connection; a request beyond a limit ends it, after an OpenAI error.
+
+    A head that takes too long gets no error.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -73,7 +73,7 @@ class PieceLayout:
         self._before = b""
 
     def piece(self, data: bytes) -> Piece | None:
-        """The piece of a message; None if the message has no piece, or may have more than one."""
+        """The piece of a message; None for an error, the last response, or one without outputs."""
         begin = len(self._before)
         if begin and (start := _start(data)) and data.startswith(self._before, start):
             contents = _contents(data, start + begin, self._outputs.count)

@@ -87,8 +87,9 @@ def _faults_warning(model: SpeculativeModel, image: str) -> str:
 def _vulnerable_release(model: SpeculativeModel, image: str) -> tuple[str, str] | None:
     """The image's Triton release, and the release that fixes its known vulnerabilities.
 
-    None if the image has no known vulnerability. A server behind a proxy is not a tritonserver, so
-    it has none of them.
+    None if the image has no known vulnerability. The only server
+    that runs behind the operator's own proxy is trtllm-serve. It is not a tritonserver, so it has
+    none of them.
     """
     return None if front(model).proxy else vulnerable_release(model.spec.runtime.backend, image)
 

@@ -21,8 +21,8 @@ _NO_PODS = (ReadyReason.SUSPENDED, AvailableReason.NOT_DEPLOYED)
 class Served:
     """What a live Deployment or LeaderWorkerSet serves.
 
-    `repository` is a hash. `certificate` is the mark of the renewed certificate files for which
-    the pods were last replaced; empty if they never were.
+    `repository` is a hash. `certificate` is the fingerprint of the renewed certificate files for
+    which the pods were last replaced; empty if they never were.
     """
 
     repository: str

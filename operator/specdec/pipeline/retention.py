@@ -99,7 +99,7 @@ def _with_served(
 
 
 def _sorted(values: Names) -> Directories:
-    """Sorted names of the folders that have any."""
+    """The sorted names in each folder that has any, at most `_MOST_NAMES` in each."""
     return {kind: sorted(items)[:_MOST_NAMES] for kind, items in values.items() if items}
 
 

@@ -1,7 +1,7 @@
 """SpeculationActive, OutputEquivalent, SpeculationEffective: a Job measures the service.
 
-The status keeps the result after the Job is deleted. When another revision serves, the result
-becomes stale.
+The status keeps the result after the Job is deleted. The result is stale while an earlier stage is
+not done, and once another revision is desired.
 """
 
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """Which GPUs and MPI ranks every model gets, and in which mode a server is started on them.
 
-The function `plan` covers all topologies. It is pure. Its result lists every GPU ordinal, every
-rank, and the number of MPI processes.
+The function `plan` covers all topologies. It is pure. It returns GPUs, ranks and processes.
 """
 
 from collections.abc import Mapping
@@ -153,8 +152,8 @@ def _server(devices: dict[str, tuple[int, ...]], layout: Layout) -> Server:
     """A server in one pod, with these ordinals by role.
 
     Engines on one common GPU share one process, unless `fast_logits` is set. A single engine on
-    several GPUs runs in leader mode, in which the load of a model returns only in the first rank.
-    All other pairs of engines therefore get an orchestrator, and each engine has its own ranks.
+    several GPUs runs in leader mode, in which a model's load returns only in the first rank. Two
+    engines therefore need an orchestrator, and each engine has its own ranks.
     """
     ranks = sum(len(ids) for ids in devices.values())
     alone = len(devices) == 1

@@ -169,8 +169,8 @@ def _tuning_parameters(cancellation_period: str) -> Parameters:
 
 
 def _cancellation_period(plan: RepositoryPlan, *, is_target: bool) -> str:
-    # A lookup's match cancels the call that decodes without drafts. Until the engine has noticed,
-    # it decodes tokens that are not used.
+    # While lookups find no match, one streamed call decodes without drafts. A match cancels this
+    # call. Until the engine has noticed, it decodes tokens that are not used.
     cancels_often = is_target and plan.decoupled and plan.lookup_min_match > 0
     return str(_CANCELLATION_MS) if cancels_often else ""
 

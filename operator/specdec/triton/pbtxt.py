@@ -16,12 +16,12 @@ _ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\t"): "\\
 
 @dataclass(frozen=True)
 class Batching:
-    """Triton's dynamic batcher; with `preferred` None it has all its defaults.
+    """Triton's dynamic batcher; with `preferred` None it forms batches by its defaults.
 
     Every model has one. Without it Triton keeps a payload for each waiting request, and corrupts
     its heap if more than a thousand requests wait. `max_queue_size` is only for a model that
-    accepts requests at once. In front of a busy model it delays requests by half a second
-    (ADR 0103).
+    accepts every request immediately, without waiting for earlier ones. In front of a busy model
+    it delays requests by half a second (ADR 0103).
     """
 
     preferred: int | None = None

@@ -80,7 +80,7 @@ class RepositoryPlan:
             continuation of a match. 0 disables these lookups.
         lookup_memory_megabytes: maximum memory, in MiB, for the texts that lookups search across
             requests; 0 keeps no texts.
-        draft_ahead: drafting is pipelined while at most this many requests are in flight: the
+        draft_ahead: drafting is pipelined while at most this many prompts are in flight: the
             draft model continues while the target verifies.
         max_seq_len: the target engine's limit of prompt and answer together, None if unknown.
         use_draft_logits: the server's default for acceptance by logits.

@@ -87,13 +87,13 @@ def frontend(model: SpeculativeModel, _: Images) -> Cause | None:
 
 
 def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The backend builds the dtype."""
+    """The backend serves the dtype."""
     backend = model.spec.runtime.backend
     known = support(backend).dtypes
     for role, spec in model.models.items():
         if spec.dtype not in known:
             return invalid(
-                f"dtype of the {role} is {spec.dtype}, and backend {backend} builds "
+                f"dtype of the {role} is {spec.dtype}, and backend {backend} serves "
                 f"{', '.join(known)}: choose one of them"
             )
     return None

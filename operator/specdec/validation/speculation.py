@@ -1,4 +1,4 @@
-"""Rules on the blocks of `spec.speculation`; a method's own rules are in `backends/methods`."""
+"""Rules on the blocks of `spec.speculation`; the definition of each method has its own rules."""
 
 from specdec import backends
 from specdec.api.cause import Cause

@@ -150,7 +150,7 @@ def test_without_positions_acceptance_is_drawn_by_length() -> None:
     whole = tuple(arm(length, 500.0, acceptance_by_position=()) for length in (2, 4))
     text = as_html(report(levels=(type(level)(1, level.arms[0], whole, 4),)))
     assert "by draft length" in text
-    assert "answers in one piece" in text
+    assert "the answers do not show single rounds" in text
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@
 //!   carries of it.
 //! - A *row* is one sequence's share of a batch, or one prompt's share of a request.
 //! - A *lookup* searches for an earlier occurrence of the last tokens. Its *candidate* is the
-//!   tokens that followed that occurrence. A proposal is all or the first of them. Each token has a
-//!   *class*: the server measures how often the target accepts the tokens of a class
-//!   ([`lookup::Candidate`]).
+//!   tokens that followed that occurrence. A proposal from a lookup is the whole candidate or its
+//!   first few tokens. Each token has a *class*: the server measures how often the target accepts
+//!   the tokens of a class ([`lookup::Candidate`]).
 #![deny(clippy::indexing_slicing)]
 
 pub mod batching;

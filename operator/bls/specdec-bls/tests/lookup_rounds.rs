@@ -1,5 +1,5 @@
-//! Rounds whose proposals come from lookups: greedy answers stay those of the target alone, and
-//! text without repetitions is decoded in pieces.
+//! Rounds whose proposals come from lookups: greedy answers stay those of the target alone. Text
+//! without repetitions is decoded in one streamed call, or in pieces if it cannot be streamed.
 
 use support::changing_policy::ChangingPolicy;
 use support::engine::{Engine, integer, integers, next};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use triton_specdec::serving::pool::{Job, Pool, spawn};
 
-/// A limit that only a thread that hangs exceeds.
+/// A time limit. Only a thread that hangs takes longer.
 const STALL: Duration = Duration::from_secs(20);
 
 /// A job that runs until the sender of this channel is dropped.

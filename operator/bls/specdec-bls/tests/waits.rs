@@ -102,8 +102,8 @@ impl Engine {
 /// A batcher, its engines and its sequences.
 struct Simulation {
     batcher: Batcher<Row>,
-    /// Number of running sequences. Those with this number or a higher one end after their next
-    /// round.
+    /// How many sequences run: those whose index is below this value. Any other sequence ends
+    /// after its next round.
     active: usize,
     ended: Vec<Row>,
     draft: Engine,

@@ -45,7 +45,7 @@ class DraftTarget(Block):
     """A small model proposes, the target verifies.
 
     `draftLengthCeiling` is the largest draft length (tokens) that a request may set; it defaults
-    to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of requests in
+    to `maxDraftTokens`, which is built into the engine. `draftAhead` is the number of prompts in
     flight up to which drafting is pipelined: the draft proposes while the target verifies.
     With `lookup`, the BLS proposes what followed an earlier occurrence of the last tokens, where
     that is better than a call of the draft. `draftServer` is for two servers. `rowsPerCall` is the

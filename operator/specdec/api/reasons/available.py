@@ -51,7 +51,7 @@ class AvailableReason(Reason):
     )
     NO_ENDPOINTS = _SECTION.blocked(
         "NoEndpoints",
-        "pods are ready, but for more than 10 seconds their Service has had no ready endpoint",
+        "a pod has been ready for 10 seconds or more, but its Service has no ready endpoint",
         "run `kubectl describe service NAME`; the operator restores its own fields, so check "
         "the pod labels and the cluster's endpoint controller",
     )

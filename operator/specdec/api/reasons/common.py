@@ -11,8 +11,9 @@ class CommonReason(Reason):
 
     WAITING = _SECTION.progress(
         "Waiting",
-        "an earlier condition is not True yet; the message names it",
-        "resolve the earlier condition",
+        "an earlier condition is not True yet, or a prune Job is still deleting directories of "
+        "the volume; the message names it",
+        "resolve the earlier condition; for a prune Job, wait",
     )
     QUEUED = _SECTION.progress(
         "Queued", "the pod of a Job has not started", "wait, or check the events of the pod"

@@ -13,7 +13,9 @@ class RetentionReason(Reason):
     """Reasons of `VolumePruned`."""
 
     PRUNED = _SECTION.progress(
-        "Pruned", "the volume has no files of revisions that left `status.history`"
+        "Pruned",
+        "the files of revisions that left `status.history` are deleted, except those that another "
+        "resource uses",
     )
     PRUNING = _SECTION.progress("Pruning", "the prune Job is running", "wait")
     PRUNE_WAITS = _SECTION.progress(

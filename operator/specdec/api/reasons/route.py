@@ -14,7 +14,8 @@ class RouteReason(Reason):
     )
     ROUTE_PENDING = _SECTION.progress(
         "RoutePending",
-        "no controller has reported on the route yet",
+        "at least one Gateway has not reported on the route yet, or the Ingress has no address "
+        "yet",
         "wait; check that the Gateway or the ingress class exists and that its controller runs",
     )
     ROUTE_NOT_ACCEPTED = _SECTION.blocked(

@@ -33,7 +33,8 @@ class VerificationReason(Reason):
     VERIFYING = _SHARED.progress("Verifying", "the verification Job is running", "wait")
     STALE = _SHARED.progress(
         "Stale",
-        "the last measurement is of a revision that no longer serves",
+        "the last measurement is of another revision than the desired one, which does not serve "
+        "yet",
         "wait for the next measurement",
         also=(Type.BENCHMARK_COMPLETED,),
     )

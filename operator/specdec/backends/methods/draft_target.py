@@ -159,7 +159,7 @@ def _rows_per_call(own: DraftTarget, plan: RepositoryPlan) -> int:
 
 
 def _draft_ahead(own: DraftTarget, server: Server) -> int:
-    """Requests in flight up to which drafting is pipelined: by default 1 on separate GPUs."""
+    """Prompts in flight up to which drafting is pipelined: by default 1 on separate GPUs."""
     if own.draft_ahead is not None:
         return own.draft_ahead
     target, draft = (set(server.gpu_device_ids.get(role, ())) for role in ("target", "draft"))

@@ -81,7 +81,7 @@ def _target(
     if architecture is not None and architecture not in able:
         yield finding(
             CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
-            f"method {method} builds heads on {', '.join(able)} and the "
+            f"method {method} has heads for {', '.join(able)} and the "
             f"target is {architecture}: choose another target, or method DraftTarget",
         )
 

@@ -21,7 +21,7 @@ def parameters(window_size: int, ngram_size: int, verification_set_size: int) ->
 
 
 class LookaheadMethod(MethodDefinition):
-    """The block is optional: every size has a default."""
+    """The operator needs no block, because every size has a default; the CRD requires one."""
 
     build_mode = "lookahead_decoding"
 

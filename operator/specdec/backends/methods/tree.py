@@ -1,4 +1,4 @@
-"""Whether a tree of draft tokens can be decoded: rules on `choices` that no schema expresses."""
+"""Whether a tree of draft tokens can be decoded: the rules on `choices`, most also in the CRD."""
 
 from collections import Counter
 from collections.abc import Collection

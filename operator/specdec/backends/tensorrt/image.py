@@ -42,8 +42,8 @@ def expectations(version: str) -> dict[str, Any]:
     """Version, folders, and for each published model its tensors and parameters, as JSON.
 
     A tensor has several names where images spell it differently. `known` are the keys of
-    parameters that this release can write, `needed` those that always have a value, and `modes`
-    those that a method sets.
+    parameters that this release can write. An image must read those in `needed` for every method,
+    and those of a mode in `modes` only for the method of that mode.
     """
     row = support(_NAME)
     older, newer = contract.spellings()
@@ -98,7 +98,7 @@ def _parameters(model: str, version: str) -> dict[str, Any]:
 
 
 def _written(model: str, version: str) -> Parameters:
-    """The parameters of a model. A parameter that every engine sets has a value."""
+    """The parameters of a model. Those that every image must read have a value here."""
     engine = ModelPlan("engine", (0,), (), max_tokens_in_paged_kv_cache=1, kv_cache_fraction="0.9")
     plan = RepositoryPlan(version, "tokenizer", engine)
     if model == TARGET:

@@ -1,4 +1,4 @@
-"""Rules on number formats: combinations that builds accept, although they disable a feature.
+"""Rules on number formats; a build accepts some wrong ones, and only disables a feature.
 
 Source: `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2. Paged
 context attention cannot read an INT8 cache, and an FP8 cache only with certain weight formats. The

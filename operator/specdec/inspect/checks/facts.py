@@ -25,7 +25,7 @@ READING = [right for right, use in RIGHTS.items() if use == "status"]
 
 
 class Result(StrEnum):
-    """How serious the result of a check is; a warning hinders only some resources."""
+    """How serious a result is; a warning may hinder some resources, or something was not read."""
 
     OK = "ok"
     WARNING = "warning"

@@ -89,7 +89,7 @@ def storage(facts: Facts) -> Check:
     name, classes = "storage", facts.storage_classes
     own = "set spec.storage.existingClaim of each resource"
     if isinstance(classes, Unread):
-        return Check(name, Result.WARNING, classes.message, f"ask for its classes, or {own}")
+        return Check(name, Result.WARNING, classes.message, f"ask which classes exist, or {own}")
     if not classes:
         return Check(name, Result.WARNING, "there is no storage class", f"create one, or {own}")
     listed = ", ".join(item["metadata"]["name"] for item in classes)

@@ -21,7 +21,7 @@ from specdec.inspect.report.packing import Material
 
 Json = dict[str, Any]
 _CLAIM = ("v1", "PersistentVolumeClaim")
-# Jobs and pods are read with those that several resources share.
+# Jobs and pods are not in this list: `_children` also reads those that several resources share.
 _KINDS = (
     ("apps/v1", "Deployment"),
     ("v1", "ConfigMap"),

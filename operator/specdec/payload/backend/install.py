@@ -280,7 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
         default="auto",
         help=f"auto (installed {WHEEL}, else download), download, a wheel or a site-packages",
     )
-    parser.add_argument("--download-dir", type=Path, help="keeps a wheel (next to --dest)")
+    parser.add_argument("--download-dir", type=Path, help="default: wheels beside --dest")
     parser.add_argument("--python", default=sys.executable, help="the one that runs models")
     options = parser.parse_args(arguments)
     dest = options.dest.absolute()

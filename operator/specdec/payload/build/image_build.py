@@ -51,7 +51,8 @@ def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
 def _commands(plan: Plan) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The commands of the build, and a clause where a script is missing.
 
-    An engine that is complete may have lost its checkpoint, and needs no commands.
+    There are no commands if the checkpoint's configuration is missing or damaged: a complete
+    engine does not need it, and otherwise the build reports it.
     """
     try:
         config = json.loads((plan.checkpoint / "config.json").read_text(encoding="utf-8"))

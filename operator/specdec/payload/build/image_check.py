@@ -30,7 +30,7 @@ class Report:
     Attributes:
         version: of the installed TensorRT-LLM; empty where none is installed.
         templates: how many templates were compared.
-        flags: how many different flags of how many programs were compared.
+        flags: how many flags were compared; a flag of two programs counts twice.
         fields: the names of request fields in the image, by the name of the field here.
         differences: a clause each, the most important ones first.
     """

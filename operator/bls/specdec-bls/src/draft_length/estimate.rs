@@ -211,8 +211,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve that is 0 at length 0. With a single measured length, durations are proportional to
-    /// the length; the default curve is constant instead.
+    /// A curve that goes through 0 at length 0 as long as only one length was measured: durations
+    /// are then proportional to the length. The default curve is constant instead.
     pub fn through_zero() -> Self {
         Self {
             through_zero: true,

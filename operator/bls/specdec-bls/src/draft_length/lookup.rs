@@ -14,8 +14,8 @@ use crate::lookup::CLASSES;
 /// tokens on. The first row is for occurrences that disagree about the next token, the second for
 /// occurrences that agree. The last two rows are the same for the memory. The guesses are below the
 /// results for the texts of `make bench NAME=drafting`: if a guess is too low, candidates that were
-/// not verified raise the estimate at no cost. Another text predicts a token as well or worse, so
-/// the guesses for the memory are lower.
+/// not verified raise the estimate at no cost. A match in another text predicts a token at most as
+/// well as a match in the text itself, so no guess for the memory is higher.
 const GUESSES: [f64; CLASSES] = [
     0.1, 0.1, 0.15, 0.2, 0.3, 0.4, //
     0.2, 0.35, 0.5, 0.7, 0.85, 0.95, //

@@ -13,9 +13,10 @@ use std::collections::HashMap;
 /// No state or branch. No text is that long: it would exceed the engines' 32 bits.
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
-/// After a new token, suffixes of the text that occurred before record that they now occur at its
-/// end. Only this many do so, the longest ones, which are of interest. In a text of one repeated
-/// token, nearly every suffix occurred before, so recording all of them would take too long.
+/// A new token may end suffixes of the text that also occurred earlier. For this many of them, the
+/// longest, the new position is recorded. Shorter ones are not of interest. In a text of one
+/// repeated token, nearly every suffix occurred before, so recording all of them would take too
+/// long.
 const MOST_SUFFIXES: usize = 16;
 /// Capacity grows by itself divided by this number, so that it exceeds the need by little.
 const GROWTH: usize = 16;

@@ -1,8 +1,9 @@
 //! One sequence: a prompt and the tokens generated for it, from the first call to the last token.
 //!
-//! A sequence is a state machine without threads, locks or I/O. It processes an [`Event`], such as
-//! the result of a call, and returns [`Effects`]: the calls to make, the parts to send and the end.
-//! Its owner, `serving::in_flight`, carries them out.
+//! A sequence is a state machine without threads or I/O. It takes only the short locks of the draft
+//! length policy and of the memory, which it shares with other sequences. It processes an
+//! [`Event`], such as the result of a call, and returns [`Effects`]: the calls to make, the parts
+//! to send and the end. Its owner, `serving::in_flight`, carries them out.
 //!
 //! A round of speculative decoding is a draft call, which proposes tokens, and a verification step
 //! of the target. With pipelined drafting, the draft extends the proposal while the target verifies

@@ -93,7 +93,7 @@ impl Sequence {
     }
 
     /// Let the draft extend the proposal if the policy chooses so. Otherwise verify the proposal.
-    /// The last draft call returned its last `count` tokens.
+    /// The last `count` tokens of the proposal come from the last draft call.
     fn extend_or_verify(
         &mut self,
         mut proposal: Proposal,

@@ -1,6 +1,6 @@
 //! Target-only runs. In a streamed call, the engine sends each token as it decodes it. The sequence
-//! cancels the call as soon as a lookup has a proposal or the answer ends. Any other call decodes a
-//! piece of the run.
+//! cancels the call as soon as a lookup has a proposal or the answer ends. Any other call decodes
+//! the whole run or a piece of it.
 //!
 //! A call that arrives while the engine computes waits for the next step. A run in one streamed
 //! call therefore loses no step as long as no lookup has a proposal. The engine continues a

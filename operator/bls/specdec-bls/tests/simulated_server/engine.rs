@@ -1,6 +1,6 @@
-//! A simulation of the target's engine. It adds one token, and reports its outputs in memory of any
-//! type, in the library's buffers or in others. A streamed call sends its first tokens at once, and
-//! ends only when it is cancelled.
+//! A simulation of the target's engine. It generates the same token at every position. It reports
+//! its outputs in memory of any type, in the library's buffers or in others. A streamed call sends
+//! its first tokens at once, and ends only when it is cancelled.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -77,7 +77,8 @@ impl Call {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Send a response that others may follow; null for one that only ends the call.
+    /// Send a response. `flags` state whether it is the last one. A null `response` has no outputs
+    /// and only ends the call.
     fn respond(&self, response: *mut TRITONSERVER_InferenceResponse, flags: u32) {
         let userp = ptr::with_exposed_provenance_mut(self.respond_userp);
         // SAFETY: the callback and its argument are those that the library registered.

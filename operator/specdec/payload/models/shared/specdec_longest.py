@@ -43,7 +43,7 @@ def _longest(tokens: Iterable[str]) -> int:
 
 
 def _step(step: Any) -> dict[str, Any]:
-    # The library's objects describe themselves in the file's form for pickle alone.
+    # Only the pickle state of the library's objects has the form of tokenizer.json.
     return {} if step is None else dict(json.loads(step.__getstate__()))
 
 

@@ -25,8 +25,9 @@ BATCH = 16
 GENERATE_BATCH = 64
 PREFIX_TOKENS = (8, 72)
 SAMPLED_SHARE = 0.25
-# Greedy speculation asks only for the target's first choice, so its distribution is sharpened: at
-# 500 steps that raised acceptance at 4 draft tokens from 48.9 to 51.8 percent (temperature 0.6).
+# Greedy speculation asks only for the target's first choice, so its distribution is sharpened. In
+# a training of 500 steps, temperature 0.6 raised acceptance at 4 draft tokens from 48.9 to 51.8
+# percent.
 TEACHER_TEMPERATURE = 0.5
 
 

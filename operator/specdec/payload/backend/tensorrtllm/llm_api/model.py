@@ -252,7 +252,7 @@ def _scheduler(checkpoint: Path, output: Path, settings: Settings) -> Scheduler:
     limits = {
         "maxBatchSize": settings.max_batch_size,
         "maxInputLen": settings.max_seq_len,
-        # The last step may draft beyond the end of the longest sequence.
+        # The engine keeps its draft length free behind the longest sequence (`room.py`).
         "maxSeqLen": settings.max_seq_len + settings.speculation.length,
         "maxNumTokens": settings.max_num_tokens,
     }

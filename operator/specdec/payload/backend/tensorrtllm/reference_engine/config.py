@@ -136,9 +136,9 @@ class ModelSettings:
 
     Attributes:
         engine_dir: where `config.json` and `rank0.engine` are.
-        kv_tokens: tokens the KV cache may hold, in use and kept for reuse together; 0 means the
-            engine's batch times its longest sequence. `kv_cache_free_gpu_mem_fraction` is a share
-            of a GPU's memory and has no meaning here.
+        kv_tokens: tokens the KV cache may hold, in use and kept for reuse together; 0 means, for
+            each sequence of the engine's batch, the longest sequence and 256 tokens more.
+            `kv_cache_free_gpu_mem_fraction` is a share of a GPU's memory and has no meaning here.
         lookahead: the decoding shape, or None for one token a step.
         step_latency: SIMULATION: seconds that every step lasts at least; 0 simulates nothing.
         cancel_period: seconds between checks for clients that disconnected.

@@ -69,8 +69,8 @@ class KVPool:
     """Limits the tokens in all buffers together, and finds reusable prefixes.
 
     The least recently finished buffers are evicted first. A sequence takes over the buffer whose
-    tokens it continues. It copies the prefix only when most of that buffer belongs to another
-    continuation.
+    tokens it continues. It copies the prefix only when a large part of that buffer belongs to
+    another continuation.
     """
 
     def __init__(self, config: EngineConfig, budget: int, reuse: bool) -> None:
@@ -82,7 +82,7 @@ class KVPool:
         self.held = 0
 
     def capacity_for(self, tokens: int) -> int:
-        """Round a sequence's length up to what its buffer would hold, at most the budget."""
+        """Round a length up to whole blocks, not above the budget unless the length itself is."""
         rounded = -(-tokens // BLOCK) * BLOCK
         # A budget of one longest sequence need not consist of whole blocks.
         return rounded if tokens > self.budget else min(rounded, self.budget)

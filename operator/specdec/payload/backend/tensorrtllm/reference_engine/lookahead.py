@@ -6,8 +6,9 @@ step's predictions complete the n-grams that run through the levels. The verific
 up to `verification` n-grams from the pool that begin with the current token. What is accepted
 equals what the target would have chosen one token at a time.
 
-Rows of a step: level 0 (the current token, then guesses for the next `window - 1` positions), the
-upper levels column by column, then the candidates. Together (window + verification)(ngram - 1).
+Rows of a step: level 0 (the current token, then guesses for the next `window - 1` positions), then
+each upper level with one row per column, then the candidates. Together
+(window + verification)(ngram - 1).
 """
 
 from __future__ import annotations

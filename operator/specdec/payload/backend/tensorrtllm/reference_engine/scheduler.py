@@ -30,7 +30,7 @@ class Limits:
     """Bounds of a scheduler.
 
     Attributes:
-        kv_tokens: tokens the KV cache may hold; 0 is the batch times the longest sequence.
+        kv_tokens: tokens the KV cache may hold; 0 selects the default of `ModelSettings`.
         kv_reuse: whether finished sequences are kept for their prefix.
         max_queue: requests that may wait.
         step_latency: SIMULATION: seconds a step lasts at least; see `ModelSettings`.

@@ -210,7 +210,7 @@ class Sequence:
         return self.finished or (self._request.streaming and self._length > self._reported)
 
     def update(self, error: RequestError | None = None) -> Update:
-        """Return the tokens and totals since the last update; with an error it is the last one."""
+        """Return the new tokens and the totals so far; with an error it is the last update."""
         fresh = self._tokens[self._reported : self._length].tolist()
         self._reported = self._length
         probs, self._log_probs = self._log_probs, []

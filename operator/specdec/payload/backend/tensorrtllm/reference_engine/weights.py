@@ -1,4 +1,4 @@
-"""The engine file: folded, blocked weights that are mapped into memory, never copied.
+"""The engine file: folded, blocked weights that are mapped into memory; float32 is not copied.
 
 File layout, little endian: 8 bytes magic, 8 bytes header length, a JSON header
 `{name: {"dtype", "shape", "offset"}}` with offsets from the file's start, then the arrays, each
