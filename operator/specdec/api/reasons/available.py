@@ -52,8 +52,8 @@ class AvailableReason(Reason):
     NO_ENDPOINTS = _SECTION.blocked(
         "NoEndpoints",
         "a pod has been ready for 10 seconds or more, but its Service has no ready endpoint",
-        "run `kubectl describe service NAME`; the operator restores its own fields, so check "
-        "the pod labels and the cluster's endpoint controller",
+        "run `kubectl describe service NAME`; the operator restores the fields that it sets in "
+        "the Service, so check the pod labels and the cluster's endpoint controller",
     )
     NOT_DEPLOYED = _SECTION.progress(
         "NotDeployed",

@@ -20,7 +20,8 @@ class RetentionReason(Reason):
     PRUNING = _SECTION.progress("Pruning", "the prune Job is running", "wait")
     PRUNE_WAITS = _SECTION.progress(
         "PruneWaits",
-        "a resource of the claim is in progress, or a pod still serves an earlier revision",
+        "this resource is not Ready yet, another resource that uses the claim has not published "
+        "its current spec yet, or a pod still serves an earlier revision",
         "wait; the message names the resource or the revision",
     )
     PRUNE_BLOCKED = _SECTION.blocked(

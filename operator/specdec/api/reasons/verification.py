@@ -42,7 +42,8 @@ class VerificationReason(Reason):
         "NotComparable",
         "the method drafts inside the engine, and no request can turn that off; or the server "
         "does not report draft tokens",
-        "compare with a resource of method `None`; otherwise set the field in the message",
+        "if the method drafts inside the engine, compare with a resource of method `None`; if "
+        "draft tokens are not reported, set the field in the message",
     )
     SERVER_UNREACHABLE = _SHARED.blocked(
         "ServerUnreachable",
