@@ -96,8 +96,8 @@ def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) 
     assert world.unfinished(claim) == []
     as_printed(world, commands[end])
     world.wait(
-        lambda: world.kubectl.get("pvc", claim) is None,
+        lambda: world.find("pvc", claim) is None,
         DEADLINE_SECONDS,
-        lambda: json.dumps(world.kubectl.get("pvc", claim)),
+        lambda: json.dumps(world.find("pvc", claim)),
     )
-    assert world.kubectl.get("pvc", PAIR) is not None
+    assert world.find("pvc", PAIR) is not None

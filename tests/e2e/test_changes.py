@@ -6,7 +6,7 @@ from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 
 
 def owners(world: World, job: str) -> set[str]:
-    live = world.kubectl.get("job", job)
+    live = world.find("job", job)
     assert live is not None
     return {owner["name"] for owner in live["metadata"]["ownerReferences"]}
 
@@ -98,5 +98,5 @@ def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
     assert len(children()) >= 6
     world.kubectl("delete", "specm", name)
     world.wait(lambda: not children(), DEADLINE_SECONDS, lambda: f"still there: {children()}")
-    assert world.kubectl.get("pvc", SHARED) is not None
+    assert world.find("pvc", SHARED) is not None
     assert (world.folder(SHARED) / "engines").is_dir()

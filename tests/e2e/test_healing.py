@@ -83,7 +83,7 @@ def test_deleted_children_are_created_again(world: World, served: str) -> None:
     world.kubectl("delete", f"service/{name}", f"deployment/{name}")
     for kind in ("service", "deployment"):
         world.wait(
-            lambda kind=kind: world.kubectl.get(kind, name) is not None,  # type: ignore[misc]
+            lambda kind=kind: world.find(kind, name) is not None,  # type: ignore[misc]
             DEADLINE_SECONDS,
             lambda kind=kind: f"the {kind} is not back",  # type: ignore[misc]
         )

@@ -43,7 +43,7 @@ class Pod:
 
     def status(self) -> dict[str, Any]:
         """The pod's status."""
-        pod = self._world.kubectl.get("pod", NAME)
+        pod = self._world.find("pod", NAME)
         assert pod is not None, "the pod is missing"
         return dict(pod["status"])
 
@@ -68,10 +68,12 @@ class Pod:
         """Wait until an event of the pod has all of these in its message."""
 
         def reported() -> bool:
-            own = f"--field-selector=involvedObject.name={NAME}"
-            events = self._world.kubectl.get("events", own) or {}
-            messages = [event["message"] for event in events.get("items", [])]
-            return any(all(part in message for part in parts) for message in messages)
+            notes = [
+                event["note"]
+                for event in self._world.listed("events.events.k8s.io")
+                if event.get("regarding", {}).get("name") == NAME
+            ]
+            return any(all(part in note for part in parts) for note in notes)
 
         self._world.wait(reported, SECONDS, lambda: f"no event of the pod has {parts}")
 
@@ -79,7 +81,7 @@ class Pod:
 @pytest.fixture
 def pod(world: World, served: str) -> Iterator[Pod]:
     """The pod, from the Deployment of a served resource."""
-    deployment = world.kubectl.get("deployment", served)
+    deployment = world.find("deployment", served)
     assert deployment is not None
     root = world.folder(SHARED)
     hashed = deployment["metadata"]["annotations"][names.REPOSITORY]

@@ -126,6 +126,10 @@ class World:
         assert live is not None, f"{name} is missing"
         return live
 
+    def find(self, kind: str, name: str) -> Object | None:
+        """An object of the default namespace, or None."""
+        return self._reader.get(kind, name)
+
     def condition(self, name: str, kind: str) -> Object:
         """One condition of the newest generation; empty until the operator has written it."""
         body = self.get(name)
@@ -199,16 +203,14 @@ class World:
             lambda: f"no new pod of {name} is ready",
         )
 
-    def build_jobs(self, name: str | None = None) -> dict[str, str]:
-        """Names and uids of the build Jobs, of one resource or of all."""
-        selector = "app.kubernetes.io/component=engine"
-        if name:
-            selector += f",models.specdec.dev/{name}"
+    def build_jobs(self, name: str) -> dict[str, str]:
+        """Names and uids of the build Jobs of a resource."""
+        selector = f"app.kubernetes.io/component=engine,models.specdec.dev/{name}"
         return {j["metadata"]["name"]: j["metadata"]["uid"] for j in self.listed("jobs", selector)}
 
     def address(self, name: str) -> str:
         """The gRPC endpoint of a resource's Service, reachable from here."""
-        service = self.kubectl.get("service", name)
+        service = self.find("service", name)
         assert service is not None, f"no Service {name}"
         return f"{service['spec']['clusterIP']}:8001"
 
@@ -219,7 +221,7 @@ class World:
 
     def folder(self, claim: str) -> Path:
         """Where the files of a claim lie on this machine."""
-        live = self.kubectl.get("pvc", claim)
+        live = self.find("pvc", claim)
         assert live is not None, f"no claim {claim}"
         return self.node.volume(live["spec"]["volumeName"])
 
