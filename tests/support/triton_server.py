@@ -212,6 +212,8 @@ class Server:
             return True
         try:
             _get(f"http://127.0.0.1:{self.http_port}/v2/health/ready")
+            # Triton opens this port last, tens of milliseconds after it reports itself ready.
+            socket.create_connection(("127.0.0.1", self.metrics_port), timeout=5).close()
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
         return True
