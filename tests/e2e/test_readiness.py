@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.world import SHARED, World
+from e2e.world import SHARED, World, answers
 from specdec.api import names
 from specdec.triton import start
 
@@ -49,8 +49,7 @@ class Pod:
 
     def ready(self) -> bool:
         """Whether the kubelet reports the pod as ready."""
-        conditions = self.status().get("conditions", [])
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return answers({"status": self.status()})
 
     def python(self, program: str) -> str:
         """Run a program in the server's container."""

@@ -6,7 +6,7 @@ from e2e.world import World
 
 def test_new_draft_length_builds_nothing_and_loses_no_request(world: World, served: str) -> None:
     name, first = served, world.get(served)
-    jobs = world.build_jobs(name)
+    jobs = world.build_jobs()
     with asking(world, name) as seen:
         # Another number of draft tokens is another repository, and so another pod.
         world.patch(name, {"speculation": {"draftTokens": 2}})
@@ -15,7 +15,7 @@ def test_new_draft_length_builds_nothing_and_loses_no_request(world: World, serv
         seen.more(world)
     assert seen.failures == []
     assert len(seen.answers) == 4, seen.answers
-    assert world.build_jobs(name) == jobs
+    assert world.build_jobs() == jobs
     assert second["status"]["plan"]["draftTokens"] == 2
     assert second["status"]["repository"]["hash"] != first["status"]["repository"]["hash"]
     assert second["status"]["plan"]["engineKeys"] == first["status"]["plan"]["engineKeys"]

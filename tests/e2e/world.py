@@ -122,7 +122,7 @@ class World:
 
     def get(self, name: str) -> Object:
         """The resource as it is."""
-        live = self._reader.get("specm", name)
+        live = self.find("specm", name)
         assert live is not None, f"{name} is missing"
         return live
 
@@ -203,9 +203,11 @@ class World:
             lambda: f"no new pod of {name} is ready",
         )
 
-    def build_jobs(self, name: str) -> dict[str, str]:
-        """Names and uids of the build Jobs of a resource."""
-        selector = f"app.kubernetes.io/component=engine,models.specdec.dev/{name}"
+    def build_jobs(self, name: str | None = None) -> dict[str, str]:
+        """Names and uids of the build Jobs, of one resource or of all."""
+        selector = "app.kubernetes.io/component=engine"
+        if name:
+            selector += f",models.specdec.dev/{name}"
         return {j["metadata"]["name"]: j["metadata"]["uid"] for j in self.listed("jobs", selector)}
 
     def address(self, name: str) -> str:

@@ -161,10 +161,10 @@ def _sample(exchange: Exchange) -> Sample:
 
 def _steps(totals: Sequence[Counts | None]) -> tuple[Step, ...]:
     """The difference that each chunk makes to the totals of the answer."""
-    reported = [Counts(0, 0), *(total for total in totals if total is not None)]
-    if len(reported) <= len(totals):
+    reported = [total for total in totals if total is not None]
+    if len(reported) < len(totals):
         return ()
     return tuple(
         Step(after.drafted - before.drafted, after.accepted - before.accepted)
-        for before, after in itertools.pairwise(reported)
+        for before, after in itertools.pairwise((Counts(0, 0), *reported))
     )
