@@ -13,6 +13,7 @@ from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
 from e2e.checkpoints import Copies, copying
+from e2e.early import Early
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
 from e2e.world import DEADLINE_SECONDS, World, model, up
@@ -89,8 +90,17 @@ def gpus(world: World) -> None:
     world.node.offer_gpus(8)
 
 
+@pytest.fixture(scope="session")
+def ahead(world: World, request: pytest.FixtureRequest) -> Early:
+    """Starts resources of later tests."""
+    return Early(world, request.session.items)
+
+
 @pytest.fixture(autouse=True)
-def _clean(world: World, record: Record) -> Iterator[None]:
+def _clean(
+    world: World, record: Record, ahead: Early, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    ahead.before(request.node)
     yield
     world.clean()
 

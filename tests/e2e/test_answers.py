@@ -4,12 +4,27 @@ import json
 import subprocess
 
 from demo.story import prompts
+from e2e.early import early
 from e2e.printed import as_printed
 from e2e.world import DEADLINE_SECONDS, PAIR, World, model
 from specdec.client import Client, Request, metrics
 from support.quickstarts import ROOT, typed
 
 GUIDED = "reference-draft-target"
+_NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
+OTHERS = (
+    model("plain", speculation={**_NO_DRAFT, "method": "None"}),
+    model("ahead", speculation={**_NO_DRAFT, "method": "Lookahead", "lookahead": {}}),
+    model(
+        "ngram",
+        speculation={
+            **_NO_DRAFT,
+            "method": "NGram",
+            "maxDraftTokens": 8,
+            "nGram": {"minMatch": 1},
+        },
+    ),
+)
 
 
 def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
@@ -57,13 +72,9 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
         assert condition["message"], f"{condition['type']} has no message"
 
 
+@early(*OTHERS)
 def test_other_methods_answer_like_draft_target(world: World, served: str) -> None:
-    nothing = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
-    world.apply(model("plain", speculation={"method": "None", **nothing}))
-    world.apply(model("ahead", speculation={"method": "Lookahead", "lookahead": {}, **nothing}))
-    drafts = {**nothing, "maxDraftTokens": 8, "nGram": {"minMatch": 1}}
-    world.apply(model("ngram", speculation={"method": "NGram", **drafts}))
-    for name in ("plain", "ahead", "ngram"):
+    for name in [world.apply(body) for body in OTHERS]:
         world.ready(name)
     before = metrics.read(f"{world.address('ngram').partition(':')[0]}:8002")
     for prompt in prompts(3):

@@ -10,6 +10,7 @@ import pytest
 
 from demo.errors import DemoError
 from e2e.checkpoints import Copies
+from e2e.early import early
 from e2e.world import DEADLINE_SECONDS, World, model, source
 
 PAUSE = "localhost/specdec-pause:1"
@@ -26,7 +27,7 @@ CRAWLING = {
     "drain": {"timeoutSeconds": 0},
     "resources": {"limits": {"cpu": "10m"}},
 }
-# Lasting faults that take long to show: all resources are applied before the first check.
+# Lasting faults that take long to show: all resources are applied before the first test.
 LASTING = {
     body["metadata"]["name"]: body
     for body in (
@@ -38,6 +39,7 @@ LASTING = {
         model("imageless", runtime={"image": IMAGE}),
     )
 }
+pytestmark = early(*LASTING.values())
 
 
 @pytest.fixture(scope="module", autouse=True)

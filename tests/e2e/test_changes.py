@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from e2e.early import early
 from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 
 
@@ -20,10 +21,15 @@ def both(length: int) -> dict[str, Any]:
     }
 
 
+EQUAL = [model(name, **both(236)) for name in ("one", "two")]
+GROWN = model("grown")
+DELETED = model("deleted", **both(238))
+
+
+@early(*EQUAL)
 def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
-    change = both(236)
-    world.apply(model("one", **change))
-    world.apply(model("two", **change))
+    for body in EQUAL:
+        world.apply(body)
     world.ready("one")
     world.ready("two")
     jobs = world.build_jobs("one")
@@ -41,8 +47,9 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     assert world.text("two", "def f(", max_tokens=4)
 
 
+@early(GROWN)
 def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
-    name = world.apply(model("grown"))
+    name = world.apply(GROWN)
     first = world.ready(name)
     with world.probed(name) as failures, world.watched(SHARED) as unfinished:
         world.patch(name, both(237))
@@ -81,8 +88,9 @@ def test_scale_subresource_sets_the_replicas(world: World, served: str) -> None:
     assert len(world.pods(name)) == 2
 
 
+@early(DELETED)
 def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
-    name = world.apply(model("deleted", **both(238)))
+    name = world.apply(DELETED)
     world.ready(name)
     uid = world.get(name)["metadata"]["uid"]
     kinds = "jobs,pods,deployments,replicasets,services,configmaps,persistentvolumeclaims"

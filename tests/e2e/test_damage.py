@@ -8,11 +8,14 @@ import pytest
 from typing_extensions import override
 
 from demo.progress import why_not
+from e2e.early import early
 from e2e.test_healing import kill
 from e2e.world import DEADLINE_SECONDS, Object, World, model
 
 # Each has a volume of its own, so that both are damaged at the same time.
 NAMES = ("damage-a", "damage-b")
+BODIES = [model(name, claim=None) for name in NAMES]
+pytestmark = early(*BODIES)
 
 
 class Served:
@@ -43,8 +46,8 @@ class Served:
 
 @pytest.fixture(scope="module")
 def services(world: World) -> Iterator[list[Served]]:
-    for name in NAMES:
-        world.apply(model(name, claim=None), keep=True)
+    for body in BODIES:
+        world.apply(body, keep=True)
     for name in NAMES:
         world.ready(name)
     yield [Served(world, name) for name in NAMES]

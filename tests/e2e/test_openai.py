@@ -19,6 +19,7 @@ import yaml
 
 from controlplane import definitions, picker
 from demo.story import SAMPLES
+from e2e.early import early
 from e2e.polling import listens
 from e2e.world import DEADLINE_SECONDS, World, answers, merged
 from specdec.client import Client, Request
@@ -40,6 +41,9 @@ def sample(**spec: Any) -> Object:
     body: Object = yaml.safe_load((SAMPLES / f"{NAME}.yaml").read_text("utf-8"))
     body["spec"] = merged(body["spec"], {"verification": {"mode": "Disabled"}, **spec})
     return body
+
+
+pytestmark = early(sample())
 
 
 @pytest.fixture(scope="module")

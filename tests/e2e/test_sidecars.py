@@ -1,6 +1,7 @@
 """A sidecar of a resource runs beside the server, with the rights of our own containers."""
 
 from demo.machine import IMAGES
+from e2e.early import early
 from e2e.world import World, model
 
 # It ends at once on SIGTERM, as a sidecar should.
@@ -13,8 +14,12 @@ SIDECAR = {
 }
 
 
+BESIDE = model("beside", serving={"sidecars": [SIDECAR]})
+
+
+@early(BESIDE)
 def test_sidecar_runs_beside_the_server_until_it_is_removed(world: World) -> None:
-    name = world.apply(model("beside", serving={"sidecars": [SIDECAR]}))
+    name = world.apply(BESIDE)
     world.ready(name)
     (pod,) = world.pods(name)
     (status,) = pod["status"]["initContainerStatuses"]

@@ -11,6 +11,7 @@ import sys
 
 from cluster import binaries
 from e2e.checkpoints import Copies, deepen
+from e2e.early import early
 from e2e.world import Object, World, model, source
 from specdec.client.dataset import built_in
 
@@ -20,18 +21,34 @@ KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 # Equal for every draft with the same output.
 SAME = ("prompts", "matched")
 
+# A CPU verifies five tokens in more time than one: speed is judged by what it was here.
+GATE = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
+# The Reference backend does not use its GPUs, but its pod gets them as any other.
+PROVED = model(
+    "proved",
+    verification=GATE,
+    target={"gpu": {"deviceIds": [0]}},
+    speculation={"draftTarget": {"draft": {"gpu": {"deviceIds": [1]}}}},
+)
+# The pair's draft served as a target: the same vocabulary, other answers.
+OTHER = model(
+    "other",
+    target={"source": source("draft")},
+    speculation={
+        "method": "None",
+        "draftTarget": None,
+        "draftTokens": None,
+        "maxDraftTokens": None,
+    },
+)
 
+
+@early(PROVED)
 def test_verification_reports_slow_and_missing_drafts(
     world: World, copies: Copies, gpus: None
 ) -> None:
     deepen(copies("draft", "deep-draft"), LAYERS)
-    # A CPU verifies five tokens in more time than one: speed is judged by what it was here.
-    gate = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
-    body = model("proved", verification=gate)
-    # The Reference backend does not use them, but its pod gets them as any other.
-    body["spec"]["target"]["gpu"] = {"deviceIds": [0]}
-    body["spec"]["speculation"]["draftTarget"]["draft"]["gpu"] = {"deviceIds": [1]}
-    name = world.apply(body)
+    name = world.apply(PROVED)
     status = world.ready(name)["status"]
     assert status["plan"]["devices"] == {"target": [0], "draft": [1]}
     (container,) = world.pods(name)[0]["spec"]["containers"]
@@ -118,22 +135,11 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@early(OTHER)
 def test_verify_command_passes_equal_and_reports_different_checkpoints(
     world: World, served: str
 ) -> None:
-    # The pair's draft served as a target: the same vocabulary, other answers.
-    other = world.apply(
-        model(
-            "other",
-            target={"source": source("draft")},
-            speculation={
-                "method": "None",
-                "draftTarget": None,
-                "draftTokens": None,
-                "maxDraftTokens": None,
-            },
-        )
-    )
+    other = world.apply(OTHER)
     # The first run reaches the service as a person does from outside the cluster.
     status, output, errors = verify(world, f"specm/{served}", "--json")
     assert (status, errors) == (0, "")

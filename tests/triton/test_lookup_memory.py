@@ -80,8 +80,11 @@ def slow(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """SIMULATION: a step of the target takes 4 ms, so that an answer shows how many it took."""
-    target = replace(draft_target_plan.target, step_latency_ms=4)
+    """SIMULATION: a step of the target takes 8 ms, so that an answer shows how many it took.
+
+    On a busy machine answers of equal steps differ by tens of milliseconds.
+    """
+    target = replace(draft_target_plan.target, step_latency_ms=8)
     plan = replace(
         draft_target_plan,
         target=target,

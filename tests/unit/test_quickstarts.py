@@ -80,6 +80,7 @@ def split(command: list[str]) -> tuple[list[str], list[str]]:
     return command[:end], command[end + 1 :]
 
 
+@pytest.mark.slow
 def test_certificate_of_the_guide_is_valid(desk: Path) -> None:
     commands = [c for _, c in all_run_by(OFFLINE) if c[0] in ("openssl", "echo")]
     assert len(commands) == 4

@@ -64,6 +64,7 @@ def test_json_is_a_single_report(url: str) -> None:
     assert [arm.draft_tokens for arm in report.levels[0].arms] == [0, 4]
 
 
+@pytest.mark.slow
 def test_csv_and_html_files_are_written(url: str, tmp_path: Path) -> None:
     csv, html = tmp_path / "report.csv", tmp_path / "report.html"
     result = bench(url, "--csv", str(csv), "--html", str(html))
@@ -121,6 +122,7 @@ def test_a_single_arm_shows_no_speedup(url: str) -> None:
     assert (both.exit_code, "leave out one of them" in both.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_html_of_a_single_arm_has_plots(url: str, tmp_path: Path) -> None:
     html = tmp_path / "report.html"
     result = bench(url, "--single", "--html", str(html), "--csv", str(tmp_path / "report.csv"))

@@ -100,6 +100,7 @@ class Page(HTMLParser):
         )
 
 
+@pytest.mark.slow
 def test_page_is_self_contained_and_accessible() -> None:
     page = Page(whole_page())
     assert page.count("script") == page.count("link") == page.count("img") == 0
@@ -117,6 +118,7 @@ def test_page_is_self_contained_and_accessible() -> None:
     assert page.count("th", scope="row") == 5 * 9
 
 
+@pytest.mark.slow
 def test_server_messages_are_escaped() -> None:
     bad = arm(0, 1.0, errors=1, first_error="<script>alert(1)</script>")
     level = report().levels[0]
@@ -132,6 +134,7 @@ def test_server_messages_are_escaped() -> None:
     assert "This run failed: 2.0 %" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -145,6 +148,7 @@ def test_partial_report_becomes_a_page(changed: dict[str, Any]) -> None:
     assert as_html(report(**changed)).count("<figure") == (4 if report(**changed).levels else 0)
 
 
+@pytest.mark.slow
 def test_without_positions_acceptance_is_drawn_by_length() -> None:
     level = report().levels[0]
     whole = tuple(arm(length, 500.0, acceptance_by_position=()) for length in (2, 4))
@@ -205,6 +209,7 @@ def many_arms(count: int) -> Report:
     return report(levels=(replace(level, speculative=arms),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 11])
 def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
     for plot in plots(many_arms(count)):
@@ -216,6 +221,7 @@ def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
         assert len(used) >= count + baseline + caps + 2, plot.name
 
 
+@pytest.mark.slow
 def test_speed_has_a_line_at_the_baseline() -> None:
     (speed,) = [plot for plot in plots(report()) if plot.name == "speedup"]
     line = r'<path d="M (\S+) (\S+)\s+L (\S+) (\S+)[^>]*?fill: none; stroke: (#\w+)'
@@ -232,6 +238,7 @@ def test_speed_has_a_line_at_the_baseline() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_page_begins_with_what_was_measured() -> None:
     facts = {
         "Target": "big/model",
@@ -245,6 +252,7 @@ def test_page_begins_with_what_was_measured() -> None:
     assert shown == facts | date
 
 
+@pytest.mark.slow
 def test_equal_reports_are_equal_pages_without_repeated_ids() -> None:
     text = whole_page()
     assert text == as_html(report())
@@ -252,6 +260,7 @@ def test_equal_reports_are_equal_pages_without_repeated_ids() -> None:
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_energy_has_a_column_only_where_it_was_measured() -> None:
     assert "J per token" in whole_page()
     arms = tuple(arm(length, 500.0, energy_joules=None) for length in (0, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 
 from specdec.bench.html import as_html
@@ -46,6 +47,7 @@ def test_secrets_and_missing_status_are_left_out() -> None:
     assert "hugging-face" not in str(facts.values())
 
 
+@pytest.mark.slow
 def test_page_begins_with_the_facts() -> None:
     text = as_html(report(subject={"Target": "large", "Image": "<i>"}))
     start = text[: text.index("<ul>")]

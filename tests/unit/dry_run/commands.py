@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from specdec.cli.app import app
+from support.golden_cases import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]
 DRAFT_TARGET = ROOT / "manifests" / "samples" / "reference-draft-target.yaml"
@@ -35,3 +37,15 @@ def plan_json(*arguments: object) -> Json:
     assert result.exit_code == 0, result.output
     value: Json = json.loads(result.stdout)
     return value
+
+
+@cache
+def sample_plan(sample: str) -> Json:
+    """The plan of a sample, which tests share and leave as it is."""
+    return plan_json("-f", SAMPLES[sample])
+
+
+@cache
+def sample_text(sample: str) -> str:
+    """What `specdec plan` prints into a pipe for a sample."""
+    return run("plan", "-f", SAMPLES[sample]).stdout

@@ -11,7 +11,7 @@ from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.simulated_cluster import IMAGES
-from unit.dry_run.commands import LLAMA_8B, Json, plan_json, run
+from unit.dry_run.commands import LLAMA_8B, Json, plan_json, run, sample_text
 
 BUILT = [name for name in SAMPLES if name.startswith("tensorrt-")]
 
@@ -62,7 +62,7 @@ def named(command: list[str]) -> list[str]:
 
 
 def test_step_of_a_build_stands_beside_its_engine() -> None:
-    text = run("plan", "-f", SAMPLES["tensorrt-draft-target-shared"]).stdout
+    text = sample_text("tensorrt-draft-target-shared")
     assert "\nbuild            trtllm-build --checkpoint_dir=" in text
     assert "--checkpoint target=config.json is enough" in text
 

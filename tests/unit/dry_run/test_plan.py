@@ -12,7 +12,16 @@ from specdec.dry_run.plan import make
 from specdec.jobs.inspection import inspect
 from specdec.jobs.volume import digest
 from support.simulated_cluster import IMAGES, World, resource
-from unit.dry_run.commands import DRAFT_TARGET, ROOT, Json, Write, plan_json, run
+from unit.dry_run.commands import (
+    DRAFT_TARGET,
+    ROOT,
+    Json,
+    Write,
+    plan_json,
+    run,
+    sample_plan,
+    sample_text,
+)
 from unit.jobs import checkpoints
 
 SAMPLES = sorted((ROOT / "manifests" / "samples").glob("reference-[!p]*.yaml"))
@@ -24,7 +33,7 @@ def test_there_are_samples() -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
 def test_every_sample_has_a_plan(sample: Path) -> None:
-    plan = plan_json("-f", sample)
+    plan = sample_plan(sample.stem)
     spec = yaml.safe_load(sample.read_text())["spec"]
     refused = {item["reason"] for item in plan["stages"] if item["status"] == "False"}
     assert refused <= {"MethodNone"}
@@ -37,8 +46,7 @@ def test_every_sample_has_a_plan(sample: Path) -> None:
 
 
 def test_plan_of_draft_and_target_has_devices_and_modes() -> None:
-    sample = ROOT / "manifests" / "samples" / "tensorrt-draft-target-dedicated.yaml"
-    plan = plan_json("-f", sample)
+    plan = sample_plan("tensorrt-draft-target-dedicated")
     assert plan["plan"]["devices"] == {"target": [0, 1, 2, 3], "draft": [4]}
     assert plan["servers"][0]["gpusPerPod"] == 5
     modes = {e["role"]: e["build"]["speculativeDecodingMode"] for e in plan["engines"]}
@@ -47,14 +55,14 @@ def test_plan_of_draft_and_target_has_devices_and_modes() -> None:
 
 
 def test_reference_sample_needs_no_gpu() -> None:
-    plan = plan_json("-f", DRAFT_TARGET)
+    plan = sample_plan(DRAFT_TARGET.stem)
     assert plan["plan"]["devices"] == {"target": [], "draft": []}
     assert {job["gpus"] for job in plan["jobs"]} == {0}
     assert plan["servers"][0]["gpusPerPod"] == 0
 
 
 def test_measurements_are_unknown() -> None:
-    plan = plan_json("-f", DRAFT_TARGET)
+    plan = sample_plan(DRAFT_TARGET.stem)
     stages = {item["type"]: item for item in plan["stages"]}
     for kind in ("SpeculationActive", "OutputEquivalent", "SpeculationEffective"):
         assert (stages[kind]["status"], stages[kind]["reason"]) == ("Unknown", "Waiting")
@@ -64,13 +72,13 @@ def test_measurements_are_unknown() -> None:
 
 
 def test_values_known_after_fetch_are_marked() -> None:
-    plan = plan_json("-f", DRAFT_TARGET)
+    plan = sample_plan(DRAFT_TARGET.stem)
     stages = {item["type"]: item for item in plan["stages"]}
     assert stages["Compatible"]["status"] == "Unknown"
     assert {item["basis"] for item in plan["engines"]} == {"known after fetch"}
     assert stages["Accepted"]["basis"] == "checked"
     assert stages["Available"]["basis"] == "assumed"
-    shown = run("plan", "-f", DRAFT_TARGET).stdout
+    shown = sample_text(DRAFT_TARGET.stem)
     assert plan["engines"][0]["key"][:16] + "*" in shown
     assert "placeholders, known after fetch" in shown
 
@@ -242,6 +250,7 @@ def test_invalid_checkpoint_is_named(write: Write, given: str) -> None:
     assert f"--checkpoint {given.partition('=')[0]}" in result.stderr
 
 
+@pytest.mark.slow
 def test_plan_imports_neither_grpc_nor_a_cluster_client() -> None:
     code = (
         "import sys; from specdec.cli.app import app; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import yaml
 
 from support.documents import load
 from support.golden_cases import SAMPLES
-from unit.dry_run.commands import Json, plan_json, run
+from unit.dry_run.commands import Json, plan_json, run, sample_plan, sample_text
 
 ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tensorrt-")}
 
@@ -77,12 +76,6 @@ EXPECTED = {
 SEPARATE = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
 
 
-@cache
-def planned(sample: str) -> Json:
-    """The plan of a sample, which tests share and leave as it is."""
-    return plan_json("-f", SAMPLES[sample])
-
-
 def contexts(command: list[str]) -> list[list[str]]:
     """mpirun's application contexts; one for a server without MPI."""
     text = shlex.join(command[3:] if command[0] == "mpirun" else command)
@@ -95,7 +88,7 @@ def test_every_engine_sample_is_expected() -> None:
 
 @pytest.mark.parametrize("sample", EXPECTED)
 def test_devices_ranks_and_modes(sample: str) -> None:
-    expected, plan = EXPECTED[sample], planned(sample)
+    expected, plan = EXPECTED[sample], sample_plan(sample)
     chosen = plan["plan"]
     assert (chosen["launch"], chosen["worldSize"]) == (expected.launch, expected.world)
     assert chosen["devices"] == expected.devices
@@ -105,14 +98,14 @@ def test_devices_ranks_and_modes(sample: str) -> None:
     assert modes == expected.modes
     (server,) = plan["servers"]
     assert server["gpusPerPod"] == expected.gpus
-    shown = run("plan", "-f", SAMPLES[sample]).stdout
+    shown = sample_text(sample)
     for text in (expected.launch, "NVIDIA-H100-80GB-HBM3", *expected.modes.values()):
         assert text in shown
 
 
 @pytest.mark.parametrize("sample", EXPECTED)
 def test_command_line_has_the_published_form(sample: str) -> None:
-    expected, plan = EXPECTED[sample], planned(sample)
+    expected, plan = EXPECTED[sample], sample_plan(sample)
     (server,) = plan["servers"]
     command, env = server["command"], server["env"]
     ranks = contexts(command)
@@ -133,7 +126,7 @@ def test_command_line_has_the_published_form(sample: str) -> None:
 
 
 def test_two_servers_have_a_command_each() -> None:
-    plan = planned("tensorrt-two-servers")
+    plan = sample_plan("tensorrt-two-servers")
     target, draft = plan["servers"]
     assert draft["name"] == f"{target['name']}-draft"
     assert [len(contexts(item["command"])) for item in (target, draft)] == [4, 1]
@@ -166,7 +159,7 @@ def test_the_server_of_a_draft_has_replicas_and_a_product(tmp_path: Path) -> Non
 
 
 def test_group_spreads_its_ranks_over_two_pods() -> None:
-    plan = planned("tensorrt-405b-two-nodes")
+    plan = sample_plan("tensorrt-405b-two-nodes")
     (server,) = plan["servers"]
     assert (server["kind"], server["replicas"]) == ("LeaderWorkerSet", 1)
     assert (server["podsPerReplica"], server["gpusPerPod"]) == (2, 8)
@@ -183,7 +176,7 @@ def test_group_spreads_its_ranks_over_two_pods() -> None:
 
 @pytest.mark.parametrize("sample", ENGINES)
 def test_builds_are_planned_for_the_gpu_product(sample: str) -> None:
-    plan = planned(sample)
+    plan = sample_plan(sample)
     assert plan["refused"] == ""
     for engine in plan["engines"]:
         build = engine["build"]
@@ -196,7 +189,7 @@ def test_builds_are_planned_for_the_gpu_product(sample: str) -> None:
 
 
 def test_table_shows_the_quantization_if_there_is_one() -> None:
-    shown = run("plan", "-f", SAMPLES["tensorrt-fp8-one-gpu"]).stdout
+    shown = sample_text("tensorrt-fp8-one-gpu")
     assert shown.count("bfloat16, FP8") == 1
     assert "bfloat16, None" not in shown
 
@@ -206,7 +199,7 @@ HEADED = {"eagle", "medusa", "redrafter"}
 
 def test_method_parameters_reach_the_engine_builds() -> None:
     def build(sample: str) -> Json:
-        (engine,) = planned(f"tensorrt-{sample}")["engines"]
+        (engine,) = sample_plan(f"tensorrt-{sample}")["engines"]
         inputs: Json = engine["build"]
         return inputs
 

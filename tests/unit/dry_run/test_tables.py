@@ -8,25 +8,25 @@ from rich.console import Console
 
 from specdec.dry_run import tables
 from support.golden_cases import SAMPLES
-from unit.dry_run.commands import plan_json, run
+from unit.dry_run.commands import sample_plan, sample_text
 
 
 def test_first_line_is_the_verdict() -> None:
-    lines = run("plan", "-f", SAMPLES["tensorrt-draft-target-dedicated"]).stdout.splitlines()
+    lines = sample_text("tensorrt-draft-target-dedicated").splitlines()
     assert lines[0] == (
         "default/tensorrt-draft-target-dedicated is accepted: DraftTarget on TensorRT 1.2.1, "
         "5 GPUs in each pod; ModelsFetched, Compatible are known after fetch; read the message "
         "of Deprecated"
     )
-    (first, *_) = run("plan", "-f", SAMPLES["reference-baseline"]).stdout.splitlines()
+    (first, *_) = sample_text("reference-baseline").splitlines()
     assert first.startswith("default/reference-baseline is accepted: None on Reference 0.19.0, no")
 
 
 def test_method_without_a_draft_model_takes_no_gpu_for_it() -> None:
     def shown(sample: str) -> tuple[str, list[str]]:
-        plan = plan_json("-f", SAMPLES[sample])
+        plan = sample_plan(sample)
         roles = [engine["role"] for engine in plan["engines"]]
-        text = run("plan", "-f", SAMPLES[sample]).stdout
+        text = sample_text(sample)
         rows = [line for line in text.splitlines() if line.startswith("devices of")]
         return f"{plan['plan']['gpusPerPod']} GPUs for {roles}", rows
 
@@ -42,7 +42,7 @@ def test_method_without_a_draft_model_takes_no_gpu_for_it() -> None:
 
 
 def test_pipe_gets_whole_lines_without_padding() -> None:
-    text = run("plan", "-f", SAMPLES["tensorrt-draft-target-shared"]).stdout
+    text = sample_text("tensorrt-draft-target-shared")
     assert not [line for line in text.splitlines() if line.endswith(" ")]
     (deprecated,) = [line for line in text.splitlines() if line.startswith("Deprecated ")]
     assert deprecated.endswith("docs/migration-pytorch.md has the steps")
@@ -54,12 +54,12 @@ def test_terminal_of_80_columns_shows_everything(
 ) -> None:
     screen = Console(file=io.StringIO(), width=80, highlight=False)
     monkeypatch.setattr(tables, "screen", lambda: screen)
-    tables.show(plan_json("-f", SAMPLES[name]))
+    tables.show(sample_plan(name))
     assert isinstance(screen.file, io.StringIO)
     narrow = screen.file.getvalue()
     monkeypatch.undo()
     assert max(map(len, narrow.splitlines())) <= 80
-    piped = run("plan", "-f", SAMPLES[name]).stdout
+    piped = sample_text(name)
     assert letters(narrow) == letters(piped)
 
 

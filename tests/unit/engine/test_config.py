@@ -94,6 +94,7 @@ def test_draft_length_of_lookahead_is_tensorrt_llms() -> None:
     assert Lookahead(2, 2, 1).draft_len == 2
 
 
+@pytest.mark.slow
 def test_lookahead_needs_an_engine_built_for_it(tmp_path: Path) -> None:
     checkpoint = Tiny().write(tmp_path / "hf")
     shape = {"windowSize": 3, "ngramSize": 4, "verificationSetSize": 5}
@@ -126,6 +127,7 @@ def test_unusable_engine_directories_are_named(tmp_path: Path) -> None:
         EngineConfig.read(tmp_path)
 
 
+@pytest.mark.slow
 def test_damaged_engine_files_are_named(tmp_path: Path) -> None:
     engine = build(Tiny().write(tmp_path / "hf"), tmp_path / "engine") / "rank0.engine"
     whole = engine.read_bytes()

@@ -16,6 +16,8 @@ from support.oracle import LLAMA3, Tiny, logits
 from support.reference_engines import build, open_engine
 from unit.engine.conftest import Engine
 
+pytestmark = pytest.mark.slow
+
 TOKENS = np.random.default_rng(5).integers(0, 97, 50)
 
 

@@ -16,6 +16,8 @@ import pytest
 
 from support.reference_engines import PAYLOAD
 
+pytestmark = pytest.mark.slow
+
 INSTALL = PAYLOAD / "backend" / "install.py"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 SERVER = "pytriton/tritonserver"

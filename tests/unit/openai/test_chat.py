@@ -76,6 +76,7 @@ async def test_template_without_end_or_manners_is_one_sentence(source: str, sent
         assert caught.value.status == 400
 
 
+@pytest.mark.slow
 async def test_next_conversation_is_rendered_after_a_loop() -> None:
     source = (
         "{% if messages | length > 1 %}{% for a in range(99999) %}{% for b in range(99999) %}"
