@@ -74,7 +74,10 @@ def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
 ) -> None:
     os.kill(prespawned.rank(failed), signal.SIGKILL)
     prespawned.load(*(engine for engine in ENGINES if engine != failed))
-    assert prespawned.fails("startup", f"{failed} gave no token within")
+    reason = f"{failed} gave no token within"
+    # The other engine has loaded a moment after the signal, and until then a probe may name it.
+    until(lambda: reason in prespawned.probe("startup"), SECONDS, lambda: f"never: {reason}")
+    assert prespawned.fails("startup", reason)
     assert prespawned.reports_itself_ready()
 
 
