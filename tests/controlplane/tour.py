@@ -143,9 +143,9 @@ class Tour:
         change: Object = {"serving": {"scaling": BY_KEDA}, "networking": networking}
         self.lab.patch("specm", RICH, {"spec": change})
         yield lambda: self.there(**kinds(second, RICH)) and self.without(**kinds(first, RICH))
-        # Not by one replica: an autoscaler may still write its number just after it was deleted.
-        unbudgeted: Object = {"scaling": None, "disruption": {"mode": "Disabled"}}
-        change = {"serving": unbudgeted, "networking": None}
+        # By its mode: a deleted autoscaler may still set replicas, which would keep the budget.
+        serving: Object = {"scaling": None, "replicas": 1, "disruption": {"mode": "Disabled"}}
+        change = {"serving": serving, "networking": None}
         self.lab.patch("specm", RICH, {"spec": change})
         yield lambda: self.without(**kinds(around + second, RICH))
 

@@ -13,7 +13,7 @@ from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
 from e2e.checkpoints import Copies, copying
-from e2e.early import Early
+from e2e.early import EarlyResources
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
 from e2e.world import DEADLINE_SECONDS, World, model, up
@@ -91,16 +91,18 @@ def gpus(world: World) -> None:
 
 
 @pytest.fixture(scope="session")
-def ahead(world: World, request: pytest.FixtureRequest) -> Early:
-    """Starts resources of later tests."""
-    return Early(world, request.session.items)
+def early(world: World, request: pytest.FixtureRequest) -> EarlyResources:
+    """The resources of tests that have not begun."""
+    return EarlyResources(world, request.session.items)
 
 
 @pytest.fixture(autouse=True)
-def _clean(
-    world: World, record: Record, ahead: Early, request: pytest.FixtureRequest
-) -> Iterator[None]:
-    ahead.before(request.node)
+def _apply_next(record: Record, early: EarlyResources, request: pytest.FixtureRequest) -> None:
+    early.apply_next(request.node)
+
+
+@pytest.fixture(autouse=True)
+def _clean(world: World, record: Record) -> Iterator[None]:
     yield
     world.clean()
 

@@ -3,22 +3,22 @@
 import json
 import subprocess
 
+import pytest
+
 from demo.story import prompts
-from e2e.early import early
 from e2e.printed import as_printed
-from e2e.world import DEADLINE_SECONDS, PAIR, World, model
+from e2e.world import DEADLINE_SECONDS, NO_DRAFT, PAIR, World, model
 from specdec.client import Client, Request, metrics
 from support.quickstarts import ROOT, typed
 
 GUIDED = "reference-draft-target"
-_NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 OTHERS = (
-    model("plain", speculation={**_NO_DRAFT, "method": "None"}),
-    model("ahead", speculation={**_NO_DRAFT, "method": "Lookahead", "lookahead": {}}),
+    model("plain", speculation={**NO_DRAFT, "method": "None"}),
+    model("ahead", speculation={**NO_DRAFT, "method": "Lookahead", "lookahead": {}}),
     model(
         "ngram",
         speculation={
-            **_NO_DRAFT,
+            **NO_DRAFT,
             "method": "NGram",
             "maxDraftTokens": 8,
             "nGram": {"minMatch": 1},
@@ -72,7 +72,7 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
         assert condition["message"], f"{condition['type']} has no message"
 
 
-@early(*OTHERS)
+@pytest.mark.early(*OTHERS)
 def test_other_methods_answer_like_draft_target(world: World, served: str) -> None:
     for name in [world.apply(body) for body in OTHERS]:
         world.ready(name)

@@ -10,7 +10,6 @@ import pytest
 
 from demo.errors import DemoError
 from e2e.checkpoints import Copies
-from e2e.early import early
 from e2e.world import DEADLINE_SECONDS, World, model, source
 
 PAUSE = "localhost/specdec-pause:1"
@@ -39,7 +38,7 @@ LASTING = {
         model("imageless", runtime={"image": IMAGE}),
     )
 }
-pytestmark = early(*LASTING.values())
+pytestmark = pytest.mark.early(*LASTING.values())
 
 
 @pytest.fixture(scope="module", autouse=True)

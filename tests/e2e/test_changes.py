@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from e2e.early import early
+import pytest
+
 from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 
 
@@ -26,7 +27,7 @@ GROWN = model("grown")
 DELETED = model("deleted", **both(238))
 
 
-@early(*EQUAL)
+@pytest.mark.early(*EQUAL)
 def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     for body in EQUAL:
         world.apply(body)
@@ -47,7 +48,7 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     assert world.text("two", "def f(", max_tokens=4)
 
 
-@early(GROWN)
+@pytest.mark.early(GROWN)
 def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     name = world.apply(GROWN)
     first = world.ready(name)
@@ -88,7 +89,7 @@ def test_scale_subresource_sets_the_replicas(world: World, served: str) -> None:
     assert len(world.pods(name)) == 2
 
 
-@early(DELETED)
+@pytest.mark.early(DELETED)
 def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
     name = world.apply(DELETED)
     world.ready(name)

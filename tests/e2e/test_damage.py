@@ -8,14 +8,13 @@ import pytest
 from typing_extensions import override
 
 from demo.progress import why_not
-from e2e.early import early
 from e2e.test_healing import kill
 from e2e.world import DEADLINE_SECONDS, Object, World, model
 
 # Each has a volume of its own, so that both are damaged at the same time.
 NAMES = ("damage-a", "damage-b")
 BODIES = [model(name, claim=None) for name in NAMES]
-pytestmark = early(*BODIES)
+pytestmark = pytest.mark.early(*BODIES)
 
 
 class Served:

@@ -19,7 +19,6 @@ import yaml
 
 from controlplane import definitions, picker
 from demo.story import SAMPLES
-from e2e.early import early
 from e2e.polling import listens
 from e2e.world import DEADLINE_SECONDS, World, answers, merged
 from specdec.client import Client, Request
@@ -43,7 +42,7 @@ def sample(**spec: Any) -> Object:
     return body
 
 
-pytestmark = early(sample())
+pytestmark = pytest.mark.early(sample())
 
 
 @pytest.fixture(scope="module")

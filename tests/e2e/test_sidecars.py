@@ -1,7 +1,8 @@
 """A sidecar of a resource runs beside the server, with the rights of our own containers."""
 
+import pytest
+
 from demo.machine import IMAGES
-from e2e.early import early
 from e2e.world import World, model
 
 # It ends at once on SIGTERM, as a sidecar should.
@@ -12,12 +13,10 @@ SIDECAR = {
     "command": ["python3", "-c", _UNTIL_STOPPED],
     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
 }
-
-
 BESIDE = model("beside", serving={"sidecars": [SIDECAR]})
 
 
-@early(BESIDE)
+@pytest.mark.early(BESIDE)
 def test_sidecar_runs_beside_the_server_until_it_is_removed(world: World) -> None:
     name = world.apply(BESIDE)
     world.ready(name)

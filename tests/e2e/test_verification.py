@@ -9,10 +9,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from cluster import binaries
 from e2e.checkpoints import Copies, deepen
-from e2e.early import early
-from e2e.world import Object, World, model, source
+from e2e.world import NO_DRAFT, Object, World, model, source
 from specdec.client.dataset import built_in
 
 # Times the draft's own one; on a CPU its answers then take several times as long.
@@ -32,18 +33,11 @@ PROVED = model(
 )
 # The pair's draft served as a target: the same vocabulary, other answers.
 OTHER = model(
-    "other",
-    target={"source": source("draft")},
-    speculation={
-        "method": "None",
-        "draftTarget": None,
-        "draftTokens": None,
-        "maxDraftTokens": None,
-    },
+    "other", target={"source": source("draft")}, speculation={**NO_DRAFT, "method": "None"}
 )
 
 
-@early(PROVED)
+@pytest.mark.early(PROVED)
 def test_verification_reports_slow_and_missing_drafts(
     world: World, copies: Copies, gpus: None
 ) -> None:
@@ -135,7 +129,7 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@early(OTHER)
+@pytest.mark.early(OTHER)
 def test_verify_command_passes_equal_and_reports_different_checkpoints(
     world: World, served: str
 ) -> None:

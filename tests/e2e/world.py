@@ -27,6 +27,8 @@ PAIR = "reference-pair"
 SHARED = "models"
 # A state that does not come at all; one that comes may take minutes beside the other test lanes.
 DEADLINE_SECONDS = 300.0
+# What a speculation without a draft model leaves out of the base of `model`.
+NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 _CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",

@@ -76,7 +76,11 @@ def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
     prespawned.load(*(engine for engine in ENGINES if engine != failed))
     reason = f"{failed} gave no token within"
     # The other engine has loaded a moment after the signal, and until then a probe may name it.
-    until(lambda: reason in prespawned.probe("startup"), SECONDS, lambda: f"never: {reason}")
+    until(
+        lambda: reason in prespawned.probe("startup"),
+        SECONDS,
+        lambda: f"no probe reports: {reason}",
+    )
     assert prespawned.fails("startup", reason)
     assert prespawned.reports_itself_ready()
 
