@@ -50,7 +50,7 @@ def plan(sample: str) -> dict[str, Any]:
 
 
 def _overview(template: str) -> Iterator[str]:
-    yield "| Sample | Method | GPUs of a replica | Processes of a replica |"
+    yield "| Sample | Method | GPUs of a replica | Server processes of a replica |"
     yield "|---|---|---|---|"
     for sample, anchor in samples_of(template):
         planned = plan(sample)

@@ -182,7 +182,7 @@ def test_image_has_the_same_digest() -> None:
 
 
 def test_package_has_the_library_of_this_tree() -> None:
-    assert packaged.source() == digest(bls.WORKSPACE)
+    assert packaged.source_digest() == digest(bls.WORKSPACE)
     assert packaged.folder() == bls.PACKAGED
     assert (bls.FILE, bls.SOURCE) == (packaged.FILE, packaged.SOURCE)
     file = packaged.folder() / packaged.FILE

@@ -25,7 +25,7 @@ def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
-# Ranges that only an allowed network inside of them opens: 0.0.0.0/0 does not open them.
+# An allowed network opens one of these ranges only if it lies inside it. 0.0.0.0/0 opens none.
 _CLOSED: tuple[tuple[str, tuple[Network, ...]], ...] = (
     (
         "the metadata service of a cloud",

@@ -36,7 +36,7 @@ def method(model: SpeculativeModel) -> MethodDefinition:
     return of(model).method(model)
 
 
-def served(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
+def desired_revisions(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
     """The desired revision of each server of the service, the target's first."""
     servers = of(model).ranks(model).servers
     roles = names.servers(model)

@@ -147,8 +147,8 @@ def _activations(engine: EngineSizes) -> int:
     attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
     inner = 3 * sizes.intermediate * sizes.experts_per_token
     width = 4 * sizes.hidden + math.ceil((attention + inner) / tensor)
-    # `trtllm-build` raises max_num_tokens until a full batch of sequences fits with its draft
-    # tokens.
+    # `trtllm-build` raises max_num_tokens until one step holds a token and the draft tokens of
+    # each of max_batch_size sequences.
     tokens = max(engine.max_num_tokens, engine.max_batch_size * (1 + engine.draft_len))
     return width * tokens * engine.bytes_per_value
 

@@ -65,7 +65,7 @@ def _plan(
         preprocessing_instances=triton.preprocessing_instances,
         postprocessing_instances=triton.postprocessing_instances,
         engine_queue_delay_us=triton.queue_delay_microseconds or 0,
-        library=library.source(),
+        library=library.source_digest(),
         request_fields=facts.request_fields,
     )
 

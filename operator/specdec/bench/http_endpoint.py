@@ -186,7 +186,7 @@ class _HttpConnection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except httptools.HttpParserError as error:
-            self._end(RefusedError(f"the response is not HTTP ({error}); give Triton's HTTP port"))
+            self._end(RefusedError(f"the response is not HTTP ({error}); give the HTTP port"))
 
     def on_body(self, body: bytes) -> None:
         """Record a part of the body; the parser calls it."""

@@ -101,7 +101,8 @@ class Measurement:
         self._on_progress = on_progress or (lambda _: None)
         self._started = datetime.now(UTC)
         self._start_seconds = time.monotonic()
-        self._blocks: dict[int, dict[int | None, list[Turn]]] = {}
+        # By concurrency and draft length.
+        self._turns: dict[int, dict[int | None, list[Turn]]] = {}
         self._ended: Ended = "interrupted"
         self._message = "the run was interrupted"
         self._streamed = True
@@ -138,7 +139,7 @@ class Measurement:
         """The report of all requests so far."""
         return summary.report(
             self._settings,
-            self._blocks,
+            self._turns,
             url=self._connection.url,
             started=self._started,
             seconds=time.monotonic() - self._start_seconds,
@@ -177,7 +178,7 @@ class Measurement:
 
     async def _level(self, requests: Requests, concurrency: int) -> None:
         settings = self._settings
-        turns = self._blocks[concurrency] = {arm: [] for arm in settings.arms}
+        turns = self._turns[concurrency] = {arm: [] for arm in settings.arms}
         async with requests.clients(concurrency) as clients:
             if count := _warmup(settings, concurrency):
                 for length in settings.arms:

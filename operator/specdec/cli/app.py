@@ -73,7 +73,7 @@ COMMANDS = {
     ),
     "verify": Command(
         "specdec.cli.verify:verify",
-        "Compare outputs with those of the target alone, token by token.",
+        "Compare outputs with those of the target alone.",
         "Examples: specdec verify --url localhost:8001; "
         "specdec verify --url specm/code-assistant -n models; "
         "specdec verify --dataset prompts.jsonl --limit 20 --against bls --json; "

@@ -99,10 +99,11 @@ def verify(
     kube_context: KubeContext = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Compare outputs with those of the target alone, token by token.
+    """Compare outputs with those of the target alone.
 
-    Sends every prompt twice with greedy sampling: with speculation and without. Without --dataset
-    it uses built-in prompts. A service that drafts inside its engine is compared with another:
+    Sends every prompt twice with greedy sampling: with speculation and without. Compares token
+    ids if both sides return them, and texts otherwise. Without --dataset it uses built-in prompts.
+    A service that drafts inside its engine is compared with another:
     specdec verify --url http://eagle3:9000/v1 --baseline-url http://plain:9000/v1.
 
     Exit status: 0 all equal, 1 a difference, 2 bad input or a refused prompt, 3 a server cannot

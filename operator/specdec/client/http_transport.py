@@ -103,7 +103,7 @@ def connection_failed(url: str, cause: object) -> UnreachableError:
     """The error for a connection that could not be made, or that broke."""
     return UnreachableError(
         f"connection to {url} failed ({cause}); check the address, "
-        "and that the server is ready and port 8000 is forwarded"
+        "and that the server is ready and its port is forwarded"
     )
 
 
@@ -161,9 +161,9 @@ def read(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise RefusedError("the response is not JSON; give Triton's HTTP port") from error
+        raise RefusedError("the response is not JSON; give the HTTP port") from error
     if not isinstance(value, dict):
-        raise RefusedError("the response is no JSON object; give Triton's HTTP port")
+        raise RefusedError("the response is no JSON object; give the HTTP port")
     return value
 
 

@@ -136,13 +136,15 @@ def input_name(field: str, declared: Collection[str], model: str) -> str:
 def call_seed(seed: int, generated: int, *, separate_draws: bool) -> int:
     """The seed of one engine call, so that no two calls of an answer use the same random numbers.
 
-    An engine restarts its random numbers with every request. The first call uses the user's seed.
-    Other seeds are splitmix64 (Steele et al. 2014) of that seed and the position, as in the BLS.
+    An engine restarts its random numbers with every request. The first call uses the user's seed,
+    unless `separate_draws` is set. Other seeds are splitmix64 (Steele et al. 2014) of that seed
+    and the position, as in the BLS.
 
     Args:
         seed: the user's, 64 bits.
         generated: tokens of the answer before this call.
-        separate_draws: another call continues the same tokens with other random numbers.
+        separate_draws: this call uses other random numbers than another call that continues the
+            same tokens.
     """
     if not generated and not separate_draws:
         return seed

@@ -1,4 +1,4 @@
-"""Carry out a decision: apply children that are missing or have drifted, and delete others.
+"""Carry out a decision: apply what is missing or has drifted, delete what it names.
 
 `Reconciler` calls `apply_decision` after each decision. It sends no write for a child that already
 is as desired, never touches an object that was not created for the resource, and deletes only
@@ -64,7 +64,7 @@ async def apply_decision(
             if await _apply_or_refuse(cluster, model, observed, intent):
                 replaced_pods.append(f"{intent['kind']} {intent['metadata']['name']}")
         except RefusedError as error:
-            if error.condition_type not in OPTIONAL and not error.child_exists:
+            if error.condition_type not in OPTIONAL and not error.others_can_follow:
                 raise
             refusals.append(error)
     for ref in decision.delete:

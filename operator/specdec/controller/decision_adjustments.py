@@ -56,7 +56,7 @@ def with_refusal(decision: Decision, error: RefusedError) -> Decision:
     an existing claim only extends a message, because the claim works as before.
     """
     kind = error.condition_type
-    if error.child_exists and kind == Type.STORAGE_READY:
+    if error.others_can_follow and kind == Type.STORAGE_READY:
         claim = next(c for c in decision.conditions if c.type == kind)
         message = f"{claim.message}; the claim stays as it is: {error}"
         return with_condition(decision, replace(claim, message=message))

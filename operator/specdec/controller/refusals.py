@@ -66,8 +66,8 @@ class RefusedError(Exception):
     Attributes:
         condition_type: the condition that reports it.
         reason: that condition's reason.
-        child_exists: only a change was refused. The child exists unchanged, so the objects after
-            it can be applied.
+        others_can_follow: the child exists unchanged, and the objects after it can be applied.
+            Never true of a ConfigMap: its Job must not run with the old content.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class RefusedError(Exception):
         message: str,
         reason: Reason = CommonReason.REJECTED,
         *,
-        child_exists: bool = False,
+        others_can_follow: bool = False,
     ) -> None:
         super().__init__(message)
         self.condition_type = condition_type
         self.reason = reason
-        self.child_exists = child_exists
+        self.others_can_follow = others_can_follow
 
 
 def condition_type_of(intent: Mapping[str, Any]) -> Type:
@@ -94,9 +94,8 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     """The error to raise when the API server rejects a child; `live` is the child as observed."""
     if _UNKNOWN_OWNER_KIND in error.message:
         return DefinitionNotReadyError(str(error))
-    # A Job is applied after its ConfigMap and reads it. It must not run with the old content.
-    child_exists = live is not None and intent["kind"] != "ConfigMap"
-    return RefusedError(condition_type_of(intent), str(error), child_exists=child_exists)
+    others_can_follow = live is not None and intent["kind"] != "ConfigMap"
+    return RefusedError(condition_type_of(intent), str(error), others_can_follow=others_can_follow)
 
 
 async def missing_kind_or_namespace(

@@ -54,7 +54,8 @@ def _budget(
 def _bounds(model: SpeculativeModel, role: str = "target") -> dict[str, int]:
     """The bounds in the spec, which count replicas of the service.
 
-    A server with another number of pods loses at most one at a time.
+    A server with its own number of replicas loses at most one pod at a time, or none if
+    maxUnavailable is 0.
     """
     spec = model.spec.serving.disruption
     if model.own_replicas(role) is not None:

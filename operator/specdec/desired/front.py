@@ -35,11 +35,11 @@ class Front:
         ports: numbers by name, in the order of the container's and the Service's lists.
         model: the Triton model that reads and writes text.
         http, grpc, metrics: which of the ports serve the two protocols and the metrics.
-        programs: returns the arguments of the probes; called as `probes.programs` is.
-        command: returns the arguments of the server's container; called as `_tritonserver` is.
+        programs: returns the command lines of the probes; takes what `probes.programs` takes.
+        command: returns the command line of the server; takes what `_tritonserver` takes.
         environment: returns the variables of every container that runs MPI ranks of the server.
-        pre_stop: returns the arguments of the hook that drains the server before it gets SIGTERM;
-            called as `launch.pre_stop` is.
+        pre_stop: returns the command line of the hook that drains the server before it gets
+            SIGTERM; takes what `launch.pre_stop` takes.
         files: the programs of `payload/serving` that run in the pod.
         openai: the port that serves the OpenAI API, if the server does so itself.
         proxy: whether the server listens on localhost and a proxy in its pod has the ports. Such a

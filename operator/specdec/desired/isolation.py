@@ -32,7 +32,7 @@ def policy_names(model: SpeculativeModel) -> tuple[str, ...]:
 
 
 def objects(model: SpeculativeModel, networks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """The policies of a resource's Jobs; `networks` (CIDR) are allowed to fetch Jobs too."""
+    """The policies of a resource's Jobs; fetch Jobs may also reach `networks` (CIDR)."""
     if not policy_names(model):
         return ()
     own = {names.MODEL: model.metadata.name, names.MANAGED_BY: names.MANAGER}

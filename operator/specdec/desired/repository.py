@@ -29,7 +29,7 @@ _RESOURCES = {
 }
 
 
-def revision(
+def content_hash(
     files: Mapping[str, str], engines: Sequence[Mapping[str, Any]], volume: Volume
 ) -> str:
     """The content hash of a repository: its files, what it expects of engines, and its volume."""
@@ -37,14 +37,14 @@ def revision(
     return names.digest(content)
 
 
-def job_name(model: SpeculativeModel, revision_: str) -> str:
+def job_name(model: SpeculativeModel, repository_hash: str) -> str:
     """The name of the publish Job and of its ConfigMap."""
-    return names.job_name(model, "publish", revision_)
+    return names.job_name(model, "publish", repository_hash)
 
 
 def config_map(
     model: SpeculativeModel,
-    revision_: str,
+    repository_hash: str,
     files: Mapping[str, str],
     engines: Sequence[Mapping[str, Any]],
     checkpoints: Mapping[str, Mapping[str, Any]] | None = None,
@@ -56,7 +56,7 @@ def config_map(
     """
     digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()}
     expectations = {
-        "hash": revision_,
+        "hash": repository_hash,
         "files": digests,
         "libraries": libraries(files),
         "engines": list(engines),
@@ -73,14 +73,14 @@ def config_map(
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(model, revision_),
+        "metadata": _metadata(model, repository_hash),
         "data": data,
     }
 
 
 def job(
     model: SpeculativeModel,
-    revision_: str,
+    repository_hash: str,
     paths: Sequence[str],
     volume: Volume,
     image: str,
@@ -91,7 +91,7 @@ def job(
 
     With `content` it compares the content of every file that servers read.
     """
-    name = job_name(model, revision_)
+    name = job_name(model, repository_hash)
     container = Container(
         name="publish",
         image=image,
@@ -117,14 +117,16 @@ def job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(model, revision_, model.spec.metadata.jobs),
+        "metadata": _metadata(model, repository_hash, model.spec.metadata.jobs),
         "spec": own_job(model, container, volume, "publish", volumes, _DEADLINE),
     }
 
 
-def _metadata(model: SpeculativeModel, revision_: str, tags: Tags = NO_TAGS) -> dict[str, Any]:
-    short = {names.REPOSITORY: revision_[:16]}
-    return metadata(model, job_name(model, revision_), "publish", labels=short, tags=tags)
+def _metadata(
+    model: SpeculativeModel, repository_hash: str, tags: Tags = NO_TAGS
+) -> dict[str, Any]:
+    short = {names.REPOSITORY: repository_hash[:16]}
+    return metadata(model, job_name(model, repository_hash), "publish", labels=short, tags=tags)
 
 
 def _key(path: str) -> str:

@@ -194,7 +194,7 @@ def _speculation(speculation: Json, now: datetime) -> Table:
     stale = speculation.get("stale")
     shown = speculation.get("previous", {}) if stale else speculation
     if stale:
-        row(table, "stale", Text("measured on a revision that no longer serves", "yellow"))
+        row(table, "stale", Text("the desired revision has no result yet", "yellow"))
     row(table, "measured", f"{_age(shown.get('measuredAt', ''), now)} ago")
     row(table, "draft tokens seen", "yes" if shown.get("active") else "no")
     if "acceptancePercent" in shown:
@@ -222,7 +222,7 @@ def _acceptance(shown: Json) -> str:
 
 def _benchmark(benchmark: Json, now: datetime) -> Table:
     table = _grid("", "")
-    stale = ", stale: of a revision that no longer serves" if benchmark.get("stale") else ""
+    stale = ", stale: the desired revision has no result yet" if benchmark.get("stale") else ""
     age = _age(benchmark.get("measuredAt", ""), now)
     row(table, benchmark.get("state", ""), f"{age} ago{stale}")
     for level in benchmark.get("levels", ()):

@@ -104,9 +104,9 @@ def engine(folder: Path) -> dict[str, Any]:
 def draft_length(model: Config, build: Config) -> int:
     """The number of draft tokens of a step that an engine is built for.
 
-    `trtllm-build` writes the number into one of three places of config.json: as given into the
-    build section, with heads into the model section, and with ReDrafter as beams and tokens per
-    beam.
+    `trtllm-build` writes the number into one of three places of config.json: usually into the
+    build section, with heads into the model section. With ReDrafter, the model section has beams
+    and tokens per beam.
     """
     beams, per_beam, own, built = (
         optional_number(part, name) or 0

@@ -53,7 +53,10 @@ def section(config: Config, key: str) -> dict[str, Any]:
 
 
 def number(config: Config, key: str, default: int | None = None) -> int:
-    """A required positive integer; raises JobError (CheckpointCorrupt) for any other value."""
+    """A positive integer, or `default` if the value is absent.
+
+    Raises JobError (CheckpointCorrupt) for any other value, or if both are absent.
+    """
     value = config.get(key, default)
     if value is None:
         value = default

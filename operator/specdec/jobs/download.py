@@ -210,7 +210,8 @@ def no_matching_files(where: str, expected: str) -> JobError:
     """The error for a source without any of the expected files at its root."""
     return JobError(
         FetchReason.SOURCE_NOT_FOUND,
-        f"{where} has no {expected} at its root: let the source name the directory itself",
+        f"{where} has no {expected} at its root: put the files there, or choose a source that has "
+        "them there",
     )
 
 

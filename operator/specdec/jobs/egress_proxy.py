@@ -44,8 +44,8 @@ class EgressProxy:
 
     Attributes:
         url: the proxy address for clients.
-        small_url: a second address that ends a connection after 64 MiB, for libraries that read a
-            whole listing into memory.
+        limited_url: a second address that ends a connection after 64 MiB, for libraries that
+            read a whole listing into memory.
     """
 
     def __init__(self, networks: Networks, upstream: UpstreamProxies | None = None) -> None:
@@ -57,13 +57,13 @@ class EgressProxy:
         self._refused: RefusedError | None = None
         self._failure = ""
         self._servers: list[asyncio.Server] = []
-        self.url = self.small_url = ""
+        self.url = self.limited_url = ""
 
     def __enter__(self) -> Self:
         """Listen on two free loopback ports, and serve in a separate thread."""
         self._thread.start()
         listeners = [self._listen(limit) for limit in (None, _LISTING_BYTES)]
-        self.url, self.small_url = (
+        self.url, self.limited_url = (
             asyncio.run_coroutine_threadsafe(item, self._loop).result() for item in listeners
         )
         return self

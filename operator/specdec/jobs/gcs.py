@@ -33,7 +33,7 @@ def open_source(request: SourceRequest) -> AbstractContextManager[Bucket]:
     try:
         store, index = (
             GCSStore(bucket, **object_store.store_options(endpoint, url), **config)
-            for url in (request.proxy.url, request.proxy.small_url)
+            for url in (request.proxy.url, request.proxy.limited_url)
         )
     except exceptions.BaseError:
         # The library's message may quote the key, so it is not passed on.

@@ -40,7 +40,7 @@ def digest(files: Files) -> str:
 
 
 def checkpoint_manifest(folder: Path) -> Path:
-    """The manifest of a checkpoint, beside its directory: the digest covers every file inside."""
+    """The manifest of a checkpoint. It is beside the directory, whose digest covers every file."""
     return folder.with_name(f".manifest-{folder.name}.json")
 
 

@@ -125,7 +125,7 @@ def check_library(desired: Mapping[str, str]) -> dict[str, Path]:
     if not desired:
         return {}
     try:
-        file, actual = library.file(), library.source()
+        file, actual = library.file(), library.source_digest()
     except PlanError as error:
         raise JobError(RepositoryReason.LIBRARY_MISMATCH, f"the Job's image: {error}") from error
     for path, digest in desired.items():

@@ -24,7 +24,7 @@ def open_source(request: SourceRequest) -> AbstractContextManager[Bucket]:
     config |= _credentials(request)
     store, index = (
         S3Store(bucket, **object_store.store_options(endpoint, url), **config)
-        for url in (request.proxy.url, request.proxy.small_url)
+        for url in (request.proxy.url, request.proxy.limited_url)
     )
     secret = f"the Secret of the {request.role}'s s3.credentialsSecretRef"
     return nullcontext(

@@ -60,7 +60,8 @@ def _deprecated(model: SpeculativeModel) -> Iterator[Condition]:
     if row.deprecation:
         message = (
             f"{row.deprecation}, method {row.replacements[method]} ({row.deprecation_link}); "
-            "specdec migrate prints the resource, and docs/migration-pytorch.md has the steps"
+            "specdec migrate prints the migrated resource, and docs/migration-pytorch.md has the "
+            "steps"
         )
         yield Condition(Type.DEPRECATED, "True", DeprecatedReason.ENGINES_REMOVED, message)
 

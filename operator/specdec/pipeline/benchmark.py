@@ -48,8 +48,8 @@ def while_stopped(context: Context) -> Outcome:
     if not status:
         return Outcome((), context.facts, proceed=False)
     message = (
-        f"measured at {status['benchmark'].get('measuredAt', 'an unknown time')} for another "
-        "revision: the next measurement starts when the desired revision serves"
+        f"measured at {status['benchmark'].get('measuredAt', 'an unknown time')} and counts "
+        "again, or is repeated, when the desired revision serves"
     )
     conditions = (_condition("Unknown", Cause(VerificationReason.STALE, message)),)
     return Outcome(conditions, context.facts, proceed=False, status=status)

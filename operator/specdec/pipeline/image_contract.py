@@ -1,8 +1,8 @@
 """The image contract: what build Jobs read in the server's image.
 
-It has the release of TensorRT-LLM in the image, and the names of its request fields. It also has
-the numbers of templates and flags that the Jobs compared with those of `runtime.version`. The
-status stores the contract, and the repository uses its names of request fields.
+It has the TensorRT-LLM release and the names of the request fields in the image. It also counts
+the templates and flags that the Jobs compared with those of `runtime.version`. The status stores
+the contract, and the repository uses its names of request fields.
 """
 
 from collections.abc import Iterable

@@ -128,7 +128,7 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
         case "Complete":
             return _complete(live, task)
         case "Running" | "Failed":
-            return _unfinished(context, live, task)
+            return _running_or_failed(context, live, task)
 
 
 def _waits_for_prune(context: Context, live: LiveJob, desired: Object) -> bool:
@@ -153,7 +153,7 @@ def _absent(live: LiveJob, task: Task[R]) -> Pending:
     return Pending(cause, apply=(*task.inputs, task.job))
 
 
-def _unfinished(context: Context, live: LiveJob, task: Task[R]) -> Pending:
+def _running_or_failed(context: Context, live: LiveJob, task: Task[R]) -> Pending:
     """A Job that runs or failed: apply its inputs again, and join the Job of another resource."""
     apply = task.inputs
     if task.membership is not None and not belongs(live.body, context.model):

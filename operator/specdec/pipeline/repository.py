@@ -70,7 +70,7 @@ def _rendered(context: Context) -> _Rendered:
     model = context.model
     files = _files(backends.of(model).repositories(model, context.facts))
     engines = _expected_engines(context)
-    revision = desired.revision(files, engines, context.facts.volume)
+    revision = desired.content_hash(files, engines, context.facts.volume)
     checkpoints = _expected_checkpoints(context, files)
     config_map = desired.config_map(model, revision, files, engines, checkpoints)
     return _Rendered(revision, files, config_map)

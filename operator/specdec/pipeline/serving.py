@@ -27,7 +27,7 @@ def serving(context: Context) -> Outcome:
             operator_image=context.images.operator,
             checkpoint=context.facts.checkpoints["target"].path,
         )
-        for revision in backends.served(model, context.facts)
+        for revision in backends.desired_revisions(model, context.facts)
     ]
     deployments = [
         desired.deployment(model, revision, context.facts.volume, model.replicas(revision.role))
@@ -106,10 +106,10 @@ def _complete(context: Context, role: str, deployment: Object) -> bool:
     """Whether no pod of another revision is left and enough pods are ready.
 
     A change of an annotation increases a Deployment's generation too. Until the Deployment's
-    controller has observed the generation, the counts in the status are old. Then an unavailable
-    service does not become available, and an available one stays available while its old counts
-    are sufficient. A new pod template ends the availability: `controller.apply` detects that, and
-    `adjustments.with_replaced_pods` reports it.
+    controller has observed the generation, the counts in the status are old. With old counts, an
+    unavailable service does not become available, and an available one stays available if the old
+    counts are sufficient. A new pod template ends the availability: `controller.apply` detects
+    that, and `adjustments.with_replaced_pods` reports it.
     """
     model, status = context.model, deployment.get("status", {})
     old = status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0)

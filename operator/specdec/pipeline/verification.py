@@ -56,8 +56,8 @@ def while_stopped(context: Context) -> Outcome:
     if last is None:
         return Outcome((), context.facts, proceed=False)
     message = (
-        f"measured at {last.get('measuredAt', 'an unknown time')} for another revision: the next "
-        "measurement starts when the desired revision serves"
+        f"measured at {last.get('measuredAt', 'an unknown time')} and counts again, or is "
+        "repeated, when the desired revision serves"
     )
     conditions = _unknown(Cause(VerificationReason.STALE, message))
     return Outcome(conditions, context.facts, proceed=False, status=_stale_status(context.model))

@@ -9,7 +9,7 @@ from specdec.api.speculation import LengthPolicy
 from specdec.pipeline.job_results import Measured, parsed
 
 Entry = dict[str, Any]
-_SOURCES = {"model": "the draft model", "lookup": "lookups", "memory": "the memory"}
+_SOURCES = {"model": "the draft model", "lookup": "lookups", "memory": "texts of earlier requests"}
 
 
 def entry(measured: Measured) -> Entry:
@@ -26,7 +26,7 @@ def last(model: SpeculativeModel) -> Entry | None:
 
 
 def stale(old: Entry) -> Entry:
-    """The status entry after the revision changed: the old numbers appear only in `previous`."""
+    """The status entry while the result does not count: its numbers appear only in `previous`."""
     head: Entry = {name: old[name] for name in ("measuredAt", "planHash") if name in old}
     return {**head, "stale": True, "previous": old}
 

@@ -22,7 +22,7 @@ def workload(context: Context) -> Outcome:
 
     Programs that no pod mounts any more are deleted too.
     """
-    (first, *_) = backends.served(context.model, context.facts)
+    (first, *_) = backends.desired_revisions(context.model, context.facts)
     grouped = bool(first.launch.slots)
     outcome = group.serving(context, first) if grouped else serving.serving(context)
     available_ = any(c.status == "True" for c in outcome.conditions)

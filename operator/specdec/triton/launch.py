@@ -29,10 +29,10 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 # so that the Service spreads clients over all pods.
 CONNECTION_AGE = 30
 
-# Triton's gRPC endpoint keeps so many objects of requests for reuse; by default 8. If a model with
-# one response is called in a stream, Triton writes to the object of a request after another thread
-# may have released it. If the object is not kept, it is freed, and the write corrupts the heap
-# (seen in 2.51 with valgrind). The number of objects never exceeds that of requests at once.
+# Triton's gRPC endpoint keeps this many objects of requests for reuse, 8 by default. If a model
+# with one response is called in a stream, Triton writes to the object of a request after another
+# thread may have released it. If the object is not kept, it is freed, and the write corrupts the
+# heap (seen in 2.51 with valgrind). The number of objects never exceeds that of requests at once.
 _KEPT_REQUESTS = 65536
 
 # Restricted endpoints require this header, which no client can send. So they are closed, and no
@@ -244,7 +244,7 @@ def pre_stop(
     Args:
         launch: from `layout.plan`.
         linger_seconds: first wait: the server goes on serving while endpoints are removed.
-        exit_timeout_seconds: last wait: running requests may take so long to finish.
+        exit_timeout_seconds: last wait: running requests may take this long to finish.
         reconnect_seconds: second wait: clients close their connections, and move to another pod.
         metrics_port: the server's; its metrics show when no request is in flight.
         client_ports: the ports whose connections the second wait counts.

@@ -250,13 +250,13 @@ def _check_together(layout: Layout) -> None:
     both = f"gpu.deviceIds is {sorted(target)} for the target and {sorted(draft)} for the draft"
     if layout.placement is Placement.DEDICATED and target & draft:
         raise RankError(
-            f"{both}, and placement is Dedicated: name a GPU for one of them only, or set "
+            f"{both}, and placement is Dedicated: give each GPU to only one of them, or set "
             "draftTarget.placement to Shared"
         )
     if layout.placement is Placement.SHARED and not (target <= draft or draft <= target):
         raise RankError(
-            f"{both}, and placement is Shared: choose all GPUs of one from those of the other, or "
-            "set draftTarget.placement to Dedicated"
+            f"{both}, and placement is Shared: let one of them use only GPUs of the other, or set "
+            "draftTarget.placement to Dedicated"
         )
 
 

@@ -44,7 +44,7 @@ def workspace() -> Path:
 
 
 @cache
-def source() -> str:
+def source_digest() -> str:
     """sha256 (hex) over the sources of the package's library, or of the checkout's.
 
     Raises:

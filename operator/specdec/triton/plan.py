@@ -89,12 +89,13 @@ class RepositoryPlan:
         bls_max_in_flight: sequences that the BLS processes at the same time; others wait. None
             means 2 x max_batch_size.
         rows_per_call: sequences whose rounds may share one call of an engine.
-        synchronize_rounds: whether the rounds of sequences wait for each other.
+        synchronize_rounds: whether rounds of several sequences wait for each other: always, never,
+            or (Measured) if measurements show that this makes rounds faster.
         engine_queue_delay_us: microseconds that a call of an engine waits for later calls, so that
             one step begins all of them.
         max_queue_size: requests that may wait for the BLS; further ones are refused at once.
-        library: digest of the sources of the BLS's library, from `library.source()`; empty if no
-            publish Job copies the library.
+        library: digest of the sources of the BLS's library, from `library.source_digest()`; empty
+            if no publish Job copies the library.
         request_fields: names of request fields in the server's image; None means the release's.
     """
 

@@ -77,7 +77,7 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "1.3.0",
             "speculation.eagle3.dynamicTree",
             {"topK": 2, "maxTotalTokens": 11},
-            "has 5 to 10 nodes: set it to one of these numbers",
+            "has 5 to 10 nodes: set it to a number from 5 to 10",
         ),
         ("Eagle3", "1.2.1", "speculation.eagle3.suffixMatching", {}, "eagle3.suffixMatching is"),
         ("MTP", "1.2.1", "speculation.mtp.suffixMatching", {}, "mtp.suffixMatching is set"),

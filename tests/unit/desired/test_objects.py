@@ -210,10 +210,10 @@ def test_a_repository_too_big_for_a_config_map_is_refused() -> None:
 
 def test_the_repository_s_hash_follows_files_engines_and_volume() -> None:
     revisions = {
-        repository.revision({"a": "1"}, [], SHARED),
-        repository.revision({"a": "2"}, [], SHARED),
-        repository.revision({"a": "1"}, [{"key": "k"}], SHARED),
-        repository.revision({"a": "1"}, [], Volume("models", "other", single_node=False)),
+        repository.content_hash({"a": "1"}, [], SHARED),
+        repository.content_hash({"a": "2"}, [], SHARED),
+        repository.content_hash({"a": "1"}, [{"key": "k"}], SHARED),
+        repository.content_hash({"a": "1"}, [], Volume("models", "other", single_node=False)),
     }
     assert len(revisions) == 4
 

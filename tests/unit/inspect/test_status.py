@@ -88,7 +88,7 @@ def test_two_servers_have_an_address_each(api: Api) -> None:
 
 
 def test_measurements_of_another_revision_are_stale(api: Api) -> None:
-    assert "measured on a revision that no longer serves" in status("pair").stdout
+    assert "the desired revision has no result yet" in status("pair").stdout
     assert re.search(r"Completed.*, stale", status("pair").stdout)
     with_status(api, speculation=MEASURED, benchmark={**STATUS["benchmark"], "stale": False})
     fresh = status("pair").stdout

@@ -31,9 +31,9 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / library.FILE).chmod(0o755)
     (folder / library.SOURCE).write_text(f"{OURS}\n")
     monkeypatch.setattr(library, "folder", lambda: folder)
-    library.source.cache_clear()
+    library.source_digest.cache_clear()
     yield folder
-    library.source.cache_clear()
+    library.source_digest.cache_clear()
 
 
 def test_library_is_published_beside_every_bls_configuration(

@@ -171,7 +171,7 @@ def test_deprecated_backend_is_reported_and_served() -> None:
     message = condition["message"]
     assert message.startswith("TensorRT-LLM removed engines after 1.2.x")
     assert "move to backend PyTorch, method Eagle3 (https://nvidia.github.io/" in message
-    assert "specdec migrate prints the resource" in message
+    assert "specdec migrate prints the migrated resource" in message
     assert world.condition("Accepted")["status"] == "True"
 
 

@@ -29,7 +29,7 @@ arguments = [*container.get("command", []), *container.get("args", [])]
 (plan,) = [json.loads(argument) for argument in arguments if argument.startswith("{")]
 source = plan["models"]["target"]
 proxy = EgressProxy.__new__(EgressProxy)
-proxy.url = proxy.small_url = "http://127.0.0.1:1"
+proxy.url = proxy.limited_url = "http://127.0.0.1:1"
 with sources.remote("target", ArtifactKind.CHECKPOINT, source, proxy) as remote:
     print(type(remote).__module__)
 """

@@ -10,7 +10,7 @@ from tritonclient.grpc import model_config_pb2
 
 from specdec.backends.facts import NO_VOLUME
 from specdec.backends.methods import lookahead
-from specdec.desired.repository import revision
+from specdec.desired.repository import content_hash
 from specdec.triton.repository import ModelPlan, RepositoryPlan
 
 PLAN = RepositoryPlan(
@@ -40,7 +40,7 @@ def parameters(files: dict[str, str], model: str) -> dict[str, str]:
 
 def digest(files: dict[str, str]) -> str:
     """The hash that names a published repository."""
-    return revision(files, [], NO_VOLUME)
+    return content_hash(files, [], NO_VOLUME)
 
 
 def models(files: dict[str, str]) -> set[str]:

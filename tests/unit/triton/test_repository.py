@@ -188,24 +188,24 @@ def test_package_without_a_library_or_its_name_gives_the_fix(
 ) -> None:
     monkeypatch.setattr(library, "folder", lambda: tmp_path)
     monkeypatch.setattr(library, "workspace", lambda: tmp_path / "bls")
-    library.source.cache_clear()
+    library.source_digest.cache_clear()
     with pytest.raises(PlanError, match=r"has no libtriton_specdec\.so: run `make setup`"):
         library.file()
     with pytest.raises(PlanError, match=r"has no libtriton_specdec\.source: install a released"):
-        library.source()
+        library.source_digest()
     (tmp_path / library.SOURCE).write_text("f00\n")
-    assert library.source() == "f00"
-    library.source.cache_clear()
+    assert library.source_digest() == "f00"
+    library.source_digest.cache_clear()
 
 
 def test_checkout_without_a_built_library_has_the_name_of_its_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = library.source()
+    named = library.source_digest()
     monkeypatch.setattr(library, "folder", lambda: tmp_path)
-    library.source.cache_clear()
-    assert library.source() == named
-    library.source.cache_clear()
+    library.source_digest.cache_clear()
+    assert library.source_digest() == named
+    library.source_digest.cache_clear()
 
 
 def test_digest_separates_paths_from_contents() -> None:

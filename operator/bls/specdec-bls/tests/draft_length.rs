@@ -6,7 +6,7 @@ use simulation::numbers::Numbers;
 use simulation::{MOST, Run, grid};
 use triton_specdec::draft_length::estimate::{Acceptance, Curve, VerificationSeconds};
 use triton_specdec::draft_length::{
-    AdaptivePolicy, Alternative, DraftLength, FixedLength, expected_tokens,
+    AdaptivePolicy, Alternative, FixedLength, LengthPolicy, expected_tokens,
 };
 
 mod simulation;

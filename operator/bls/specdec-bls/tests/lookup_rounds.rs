@@ -86,7 +86,7 @@ fn greedy_answers_equal_those_of_the_target_alone() {
             run.draft = Some(Engine::draft(seed.into()));
         }
         if numbers.between(0, 1) == 0 {
-            run.draft_length = Some(ChangingPolicy::new(seed).0);
+            run.policy = Some(ChangingPolicy::new(seed).0);
         }
         let outcome = run.finish(task.clone());
         assert_eq!(

@@ -75,7 +75,7 @@ fn greedy_answers_equal_those_of_the_target_alone() {
             Pipelined::Anytime(seed),
         ][numbers.between(0, 4)];
         if task.adaptive && numbers.between(0, 1) == 0 {
-            run.draft_length = Some(ChangingPolicy::new(seed).0);
+            run.policy = Some(ChangingPolicy::new(seed).0);
         }
         let outcome = run.finish(task.clone());
         let expected = target_only_text(&task, seed.into());

@@ -37,7 +37,7 @@ fn pipelined_drafting_changes_no_token() {
         run.pipelined =
             [Pipelined::Early, Pipelined::Late, Pipelined::Anytime(seed)][numbers.between(0, 2)];
         let changing = numbers.between(0, 1) == 0;
-        run.draft_length = changing.then(|| ChangingPolicy::new(seed).0 as _);
+        run.policy = changing.then(|| ChangingPolicy::new(seed).0 as _);
         // Sometimes the draft fails, in a call of either kind.
         let breaks = numbers.between(0, 3) == 0;
         if breaks {

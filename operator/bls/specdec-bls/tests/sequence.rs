@@ -53,7 +53,7 @@ fn rounds_and_target_only_runs_in_any_order_change_no_token() {
         };
         let (policy, reports) = ChangingPolicy::new(seed);
         let mut run = Run::new(seed.into(), u64::from(seed) + numbers.between(0, 1) as u64);
-        run.draft_length = Some(policy);
+        run.policy = Some(policy);
         let outcome = run.finish(task.clone());
         assert_eq!(
             outcome.text(),
@@ -82,7 +82,7 @@ fn target_completes_the_answer_when_the_draft_fails() {
                 };
                 let (policy, reports) = ChangingPolicy::new(1);
                 let mut run = Run::new(3, 3);
-                run.draft_length = (calls == 2).then_some(policy as _);
+                run.policy = (calls == 2).then_some(policy as _);
                 run.draft.as_mut().unwrap().refuses_after = Some((calls, error.clone()));
                 let outcome = run.finish(task.clone());
                 assert_eq!(outcome.text(), target_only_text(&task, 3));

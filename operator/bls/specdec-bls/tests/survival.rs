@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use simulation::numbers::Numbers;
 use simulation::varying_text::Text;
-use triton_specdec::draft_length::{AdaptivePolicy, AdaptiveSequence, DraftLength, Next};
+use triton_specdec::draft_length::{AdaptivePolicy, AdaptiveSequence, LengthPolicy, Next};
 
 #[allow(dead_code)]
 mod simulation;

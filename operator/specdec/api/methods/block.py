@@ -23,7 +23,7 @@ class Block(Value):
 
     @property
     def servers(self) -> dict[str, OwnServer]:
-        """Settings of the servers of other roles that differ from the target's, by role."""
+        """By role: the settings in which that role's server differs from the target's server."""
         return {}
 
     @property
@@ -37,8 +37,8 @@ class Block(Value):
         return {}
 
     @property
-    def texts_pool_field(self) -> str:
-        """The field of the block by which requests share texts; empty if none does."""
+    def shared_texts_field(self) -> str:
+        """The field that is set so that requests share their texts; empty without one."""
         return ""
 
     @property

@@ -22,7 +22,7 @@ class Eagle3(Block):
 
     @property
     @override
-    def texts_pool_field(self) -> str:
-        """The pool of suffix matching."""
+    def shared_texts_field(self) -> str:
+        """The field of suffix matching."""
         shared = self.suffix_matching is not None and self.suffix_matching.global_pool
         return "suffixMatching.globalPool" if shared else ""

@@ -37,6 +37,6 @@ class NGram(Block):
 
     @property
     @override
-    def texts_pool_field(self) -> str:
-        """The pool of n-grams."""
+    def shared_texts_field(self) -> str:
+        """The field of the n-grams."""
         return "publicPool" if self.public_pool else ""

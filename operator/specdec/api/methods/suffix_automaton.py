@@ -18,6 +18,6 @@ class SuffixAutomaton(Block):
 
     @property
     @override
-    def texts_pool_field(self) -> str:
-        """The pool of texts."""
+    def shared_texts_field(self) -> str:
+        """The field of the texts."""
         return "globalPool" if self.global_pool else ""

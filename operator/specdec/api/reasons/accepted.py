@@ -51,7 +51,6 @@ class AcceptedReason(Reason):
     INVALID_DEVICES = _SECTION.failed(
         "InvalidDevices",
         "no server supports this combination of GPU ordinals and parallelism",
-        "correct the field in the message: `gpu.deviceIds` is empty, or lists one distinct "
-        "ordinal for each rank (tensor x pipeline); a backend on CPUs runs each model in one "
-        "process",
+        "correct the field in the message: `gpu.deviceIds` must be empty, or list one distinct "
+        "ordinal for each rank (tensor x pipeline); on a CPU, a model has one rank",
     )

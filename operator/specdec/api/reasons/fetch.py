@@ -33,7 +33,8 @@ class FetchReason(Reason):
     )
     CHECKPOINT_MISSING = _SECTION.blocked(
         "CheckpointMissing",
-        "a checkpoint is no longer on the volume",
+        "a checkpoint that servers need, or that the build of a lost engine needs, is no longer "
+        "on the volume",
         "none: the operator fetches it again",
         health=Health.PROGRESSING,
     )
@@ -47,7 +48,9 @@ class FetchReason(Reason):
         "CheckpointCorrupt",
         "a fetched file is missing, damaged, truncated or does not match its digest; or a "
         "prebuilt engine lacks rank files",
-        "replace the file at the source, then delete the Job",
+        "replace the file at the source, then delete the Job; if you deleted the checkpoint from "
+        "the volume, see "
+        "[files on the volume](troubleshooting.md#files-on-the-volume-were-deleted-or-damaged)",
         also=(Type.ENGINES_READY,),
     )
     UNSUPPORTED_ARCHITECTURE = _SECTION.failed(

@@ -23,8 +23,9 @@ class RepositoryReason(Reason):
         "EngineMismatch",
         "an engine differs from its plan: other limits than the repository needs, or another "
         "mode, draft length or parallelism than the build requested",
-        "delete the engine directory in the message; after a build, check `engine.extraArgs` "
-        "and the image",
+        "if the message names a directory, delete it: the operator builds the engine again; if a "
+        "build Job reports the reason, check `engine.extraArgs` and the image; for a prebuilt "
+        "engine, set the values of the engine in the spec, or build another engine",
         also=(Type.ENGINES_READY,),
     )
     LIBRARY_MISMATCH = _SECTION.failed(

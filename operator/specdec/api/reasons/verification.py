@@ -33,9 +33,8 @@ class VerificationReason(Reason):
     VERIFYING = _SHARED.progress("Verifying", "the verification Job is running", "wait")
     STALE = _SHARED.progress(
         "Stale",
-        "the last measurement is of another revision than the desired one, which does not serve "
-        "yet",
-        "wait for the next measurement",
+        "the desired revision does not serve yet, so the last measurement does not count",
+        "wait until it serves; the operator then repeats the measurement if it is needed",
         also=(Type.BENCHMARK_COMPLETED,),
     )
     NOT_COMPARABLE = _SHARED.progress(

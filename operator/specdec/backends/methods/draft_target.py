@@ -142,8 +142,8 @@ class DraftTargetMethod(MethodDefinition):
 def _queue_delay(model: SpeculativeModel, plan: RepositoryPlan, rows: int) -> int:
     """How long the engine's queue holds calls, in microseconds: the spec's, or else a default.
 
-    By default the delay lets one step begin the calls of several sequences. It is 0 if a call can
-    hold all sequences.
+    With the default delay, the calls of several sequences begin in the same step. It is 0 if a
+    call can hold all sequences.
     """
     triton = model.spec.serving.triton
     if triton is not None and triton.queue_delay_microseconds is not None:

@@ -69,8 +69,8 @@ def _default(built: Ceilings) -> str:
         return ""
     return (
         f"is empty, and the release's default tree has {DEFAULT.nodes} nodes on {DEFAULT.depth} "
-        f"levels, up to {DEFAULT.non_leaves} of a level with children: raise the limits of the "
-        "engine to these numbers, or set choices"
+        f"levels, and up to {DEFAULT.non_leaves} nodes of a level have children: raise the "
+        "limits of the engine to these numbers, or set choices"
     )
 
 

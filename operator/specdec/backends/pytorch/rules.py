@@ -125,7 +125,8 @@ def lengths(model: SpeculativeModel, _: Images) -> Cause | None:
 
 def load(model: SpeculativeModel, _: Images) -> Cause | None:
     """A draft length by load is either a limit, or a schedule that starts with the full length."""
-    own, length = model.spec.speculation.draft_length_by_load, model.spec.speculation
+    speculation = model.spec.speculation
+    own = speculation.draft_length_by_load
     if own is None:
         return None
     field = "spec.speculation.draftLengthByLoad"
@@ -136,10 +137,11 @@ def load(model: SpeculativeModel, _: Images) -> Cause | None:
         return invalid(
             f"{field}.schedule has the batch sizes {sizes}: list each once, in ascending order"
         )
-    if own.schedule and own.schedule[0].draft_tokens != length.max_draft_tokens:
+    if own.schedule and own.schedule[0].draft_tokens != speculation.max_draft_tokens:
         return invalid(
             f"{field}.schedule starts with {own.schedule[0].draft_tokens} draft tokens, and "
-            f"maxDraftTokens is {length.max_draft_tokens}: set the first step to maxDraftTokens"
+            f"maxDraftTokens is {speculation.max_draft_tokens}: set the first step to "
+            "maxDraftTokens"
         )
     return None
 
@@ -176,7 +178,7 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Warnings about a valid spec: texts that tenants share, and untested combinations."""
     speculation, texts = model.spec.speculation, []
-    field = speculation.block.texts_pool_field
+    field = speculation.block.shared_texts_field
     if field:
         name = speculation.block_name(speculation.method)
         texts.append(

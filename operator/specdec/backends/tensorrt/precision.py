@@ -1,8 +1,9 @@
 """Rules on number formats; a build accepts some wrong ones, and only disables a feature.
 
 Source: `tensorrt_llm/builder.py` and the attention operator of TensorRT-LLM, 0.18 to 1.2. Paged
-context attention cannot read an INT8 cache, and an FP8 cache only with certain weight formats. The
-build then disables it with only a warning in its log, and the engine cannot reuse cache blocks.
+context attention cannot read an INT8 cache. It reads an FP8 cache only with certain weight
+formats. Otherwise the build disables it with only a warning in its log, and the engine cannot
+reuse cache blocks.
 """
 
 from collections.abc import Iterator

@@ -74,7 +74,7 @@ def _broken(rule: Rule, value: Any, old: Any, path: str, schema: Schema) -> Iter
         sentence = f"{error} evaluating rule: {rule.get('message', rule['rule'])}"
         yield Problem(path or WHOLE, Kind.INVALID, schema.get("type", ""), sentence)
         return
-    # The API server names the whole resource as it names a missing path.
+    # For a problem of the whole resource, the API server prints `<nil>` as the field.
     field = (path + rule.get("fieldPath", "")).removeprefix(".") or WHOLE
     kind = _KINDS.get(rule.get("reason", ""), Kind.INVALID)
     shown = NO_VALUE if isinstance(value, dict | list) else value

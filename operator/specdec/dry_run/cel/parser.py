@@ -103,10 +103,10 @@ class _Parser:
         if not self._took("("):
             return Access(node, Literal(name), optional=False)
         if name in _MACROS:
-            return self._every(name, node)
+            return self._macro(name, node)
         return self._call(name, self._arguments(node))
 
-    def _every(self, macro: str, operand: Node) -> Node:
+    def _macro(self, macro: str, operand: Node) -> Node:
         variable = self._name()
         self.expect(",")
         test = self.choice()

@@ -43,7 +43,7 @@ pub enum Synchronization {
 pub struct Waits {
     synchronization: Synchronization,
     /// Whether waiting is the faster way, as far as is known.
-    faster: bool,
+    waiting_is_faster: bool,
     /// The other way is being tried.
     trying: bool,
     measurement: Measurement,
@@ -72,7 +72,7 @@ impl Waits {
     pub fn new(synchronization: Synchronization) -> Self {
         Self {
             synchronization,
-            faster: true,
+            waiting_is_faster: true,
             trying: false,
             measurement: Measurement::default(),
             round_seconds: None,
@@ -87,7 +87,7 @@ impl Waits {
     /// Whether rows wait now.
     pub fn rows_wait(&self) -> bool {
         match self.synchronization {
-            Synchronization::Measured => self.faster != self.trying,
+            Synchronization::Measured => self.waiting_is_faster != self.trying,
             Synchronization::Always => true,
             Synchronization::Never => false,
         }
@@ -168,7 +168,7 @@ impl Waits {
         let Some(usual) = self.round_seconds else {
             return;
         };
-        let (waiting, not_waiting) = match self.faster {
+        let (waiting, not_waiting) = match self.waiting_is_faster {
             true => (usual, trial),
             false => (trial, usual),
         };
@@ -177,14 +177,17 @@ impl Waits {
         if self.saved.len() > COMPARISONS {
             self.saved.remove(0);
         }
-        let faster = median(&self.saved) > 0.0;
-        self.interval = match ((saved > 0.0) == faster, faster == self.faster) {
+        let waiting_is_faster = median(&self.saved) > 0.0;
+        self.interval = match (
+            (saved > 0.0) == waiting_is_faster,
+            waiting_is_faster == self.waiting_is_faster,
+        ) {
             (true, true) => (INTERVAL_FACTOR * self.interval).min(MAX_INTERVAL),
             // This one comparison may be the disturbed one.
             (false, true) => (self.interval / INTERVAL_FACTOR).max(1),
             (_, false) => 1,
         };
-        self.faster = faster;
+        self.waiting_is_faster = waiting_is_faster;
         self.left = self.interval;
     }
 }

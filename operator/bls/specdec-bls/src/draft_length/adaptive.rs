@@ -6,7 +6,7 @@ use super::estimate::Acceptance;
 use super::lookup::{self, ByClass};
 use super::shared::Shared;
 use super::survival::Next;
-use super::{Alternative, Choice, DraftLength};
+use super::{Alternative, Choice, LengthPolicy};
 use crate::lock::locked;
 
 /// Tokens of a target-only run. After it, the policy chooses again.
@@ -101,7 +101,7 @@ impl AdaptiveSequence {
     }
 }
 
-impl DraftLength for AdaptiveSequence {
+impl LengthPolicy for AdaptiveSequence {
     /// Choose the fastest length, or sometimes another one as a probe.
     fn choose(&mut self) -> Choice {
         let Some(policy) = self.policy.clone() else {

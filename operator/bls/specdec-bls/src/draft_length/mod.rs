@@ -68,7 +68,7 @@ pub enum Alternative {
 }
 
 /// Chooses the draft lengths of one sequence.
-pub trait DraftLength: Send {
+pub trait LengthPolicy: Send {
     /// Choose the length of the next round.
     fn choose(&mut self) -> Choice;
     /// Tokens of a target-only run; 0 for all that remain of the answer.
@@ -107,7 +107,7 @@ pub trait DraftLength: Send {
 #[derive(Clone, Copy, Debug)]
 pub struct FixedLength(pub usize);
 
-impl DraftLength for FixedLength {
+impl LengthPolicy for FixedLength {
     fn choose(&mut self) -> Choice {
         Choice {
             length: self.0,

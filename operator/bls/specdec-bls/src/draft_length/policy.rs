@@ -42,7 +42,7 @@ impl AdaptivePolicy {
         })))
     }
 
-    /// The draft length of one more sequence in flight.
+    /// Chooses the draft lengths of one more sequence, which is in flight from now on.
     pub fn sequence(&self) -> AdaptiveSequence {
         AdaptiveSequence::new(Arc::clone(&self.0), false)
     }

@@ -170,9 +170,9 @@ impl Scopes {
         true
     }
 
-    /// Drop the oldest segment of the largest scope, where `name` counts with `bytes` more. Among
-    /// equally large scopes, the one whose last use is the longest ago loses it. False if there is
-    /// no scope.
+    /// Drop the oldest segment of the largest scope. Sizes are compared as if the scope `name`
+    /// already had its new segment of `bytes` bytes. Among equally large scopes, the one whose last
+    /// use is the longest ago loses it. False if there is no scope.
     fn evict(&mut self, name: &str, bytes: usize) -> bool {
         let sizes = self.by_name.iter().map(|(other, scope)| {
             let added = if other.as_ref() == name { bytes } else { 0 };

@@ -29,7 +29,7 @@ pub struct Candidate {
     /// depends on the length of the match before the token, and on whether the same token followed
     /// the match wherever it occurred.
     pub classes: Vec<usize>,
-    /// Number of the last tokens that occurred before.
+    /// Length of the match: how many of the last tokens also occur earlier, one after another.
     pub matched: usize,
 }
 

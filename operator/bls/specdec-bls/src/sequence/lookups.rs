@@ -24,8 +24,8 @@ impl Sequence {
         true
     }
 
-    /// Whether the sequence has lookups and no other drafts.
-    pub(super) fn is_without_draft_model(&self) -> bool {
+    /// Whether lookups are its only source of drafts.
+    pub(super) fn drafts_only_by_lookup(&self) -> bool {
         self.resources.lookup.is_some() && !self.resources.has_draft
     }
 
@@ -65,7 +65,7 @@ impl Sequence {
             .tokens
             .proposal_length(self.tokens.task.max_draft_tokens);
         let mut candidate = lookup.candidate(self.tokens.ids(), most)?;
-        let policy = &mut self.resources.draft_length;
+        let policy = &mut self.resources.policy;
         let length = policy.choose_lookup(&candidate.classes, alternative);
         if length == 0 {
             let start = self.tokens.len();
@@ -93,7 +93,7 @@ impl Sequence {
         };
         match unused.outcome(self.tokens.ids()) {
             Some((classes, accepted)) => {
-                let policy = &mut self.resources.draft_length;
+                let policy = &mut self.resources.policy;
                 policy.lookup_compared(classes, accepted);
             }
             None => self.unused = Some(unused),

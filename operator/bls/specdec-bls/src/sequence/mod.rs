@@ -38,7 +38,7 @@ use self::part::Part;
 use self::rendering::Rendering;
 use self::tokens::Tokens;
 use self::unused_candidate::UnusedCandidate;
-use crate::draft_length::DraftLength;
+use crate::draft_length::LengthPolicy;
 use crate::engine::{Call, EngineResult};
 use crate::error::Error;
 use crate::lookup::Lookup;
@@ -51,7 +51,7 @@ const PIPELINED_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a sequence works with besides its task.
 pub struct Resources {
     pub tokenizer: Arc<dyn Tokenizer>,
-    pub draft_length: Box<dyn DraftLength>,
+    pub policy: Box<dyn LengthPolicy>,
     pub has_draft: bool,
     /// The draft may propose while the target verifies.
     pub pipelined: bool,
@@ -216,15 +216,15 @@ impl Sequence {
         if self.target_only.left > 0 {
             return self.decode_target_only(step);
         }
-        if self.is_without_draft_model() {
+        if self.drafts_only_by_lookup() {
             return self.decode_until_lookup(step);
         }
-        let choice = self.resources.draft_length.choose();
+        let choice = self.resources.policy.choose();
         if choice.settled.is_some() {
             step.effects.draft_length = choice.settled;
         }
         if choice.length == 0 {
-            let tokens = self.resources.draft_length.target_only_tokens();
+            let tokens = self.resources.policy.target_only_tokens();
             self.target_only = TargetOnlyRun::start(tokens, self.tokens.remaining());
             self.decode_target_only(step);
         } else {
@@ -282,7 +282,7 @@ impl Sequence {
         self.cancel_stream(step);
         self.phase = Phase::Idle;
         self.pipelined = None;
-        self.resources.draft_length.close();
+        self.resources.policy.close();
         step.effects.end = Some(end);
     }
 }

@@ -63,7 +63,7 @@ impl Sequence {
         if !self.resources.has_draft {
             return self.continue_without_draft("this server has no draft model".to_owned(), step);
         }
-        let log_probs = self.resources.draft_length.needs_log_probs();
+        let log_probs = self.resources.policy.needs_log_probs();
         step.call(self.tokens.draft_call(&begun.tokens, length, log_probs));
         self.phase = Phase::Drafting {
             begun,
@@ -101,7 +101,7 @@ impl Sequence {
         (before, seconds): (f64, f64),
         step: &mut Step,
     ) {
-        let policy = &mut self.resources.draft_length;
+        let policy = &mut self.resources.policy;
         let next = policy.proposed(count, seconds, &proposal.log_probs);
         let most = self.tokens.proposal_length(self.most_draft_tokens);
         let room = most.saturating_sub(proposal.tokens.len());
@@ -129,8 +129,8 @@ impl Sequence {
         step.effects.draft_error = Some(reason);
         self.resources.has_draft = false;
         if self.resources.lookup.is_none() {
-            self.resources.draft_length.close();
-            self.resources.draft_length = Box::new(FixedLength(0));
+            self.resources.policy.close();
+            self.resources.policy = Box::new(FixedLength(0));
         } else {
             self.tokens.decode_in_pieces();
         }
@@ -143,7 +143,7 @@ impl Sequence {
         step.call(self.tokens.verification_call(proposal, self.draft_length));
         if self.resources.pipelined
             && !matches!(source, Source::Lookup { .. })
-            && let log_probs = self.resources.draft_length.needs_log_probs()
+            && let log_probs = self.resources.policy.needs_log_probs()
             && let Some((call, length)) = self.tokens.pipelined_draft_call(&tokens, log_probs)
         {
             self.last_pipelined += 1;
@@ -182,7 +182,7 @@ impl Sequence {
         if chunk.accepted > 0 {
             self.tokens.shorten_pieces();
         }
-        let policy = &mut self.resources.draft_length;
+        let policy = &mut self.resources.policy;
         match &chunk.source {
             Source::Lookup { classes, .. } => {
                 policy.lookup_completed(classes, chunk.accepted, verify_seconds);

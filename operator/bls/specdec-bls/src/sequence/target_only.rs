@@ -37,14 +37,14 @@ impl Sequence {
     pub(super) fn report_target_only(&mut self) {
         let run = &self.target_only;
         let whole = (run.tokens, run.seconds());
-        // Without a draft model, a streamed run ends only at a lookup or with the answer. Its start
-        // is not part of its speed, because the policy measures starts separately.
-        let measured = match run.streamed && self.is_without_draft_model() {
+        // If the sequence drafts only by lookup, a streamed run ends only at a lookup or with the
+        // answer. Its start is not part of its speed: the policy measures starts separately.
+        let measured = match run.streamed && self.drafts_only_by_lookup() {
             true => run.after_first(),
             false => Some(whole).filter(|(tokens, _)| *tokens > 0),
         };
         if let Some((tokens, seconds)) = measured {
-            let policy = &mut self.resources.draft_length;
+            let policy = &mut self.resources.policy;
             policy.target_only_completed(tokens, seconds);
         }
     }
@@ -94,7 +94,7 @@ impl Sequence {
         if self.last_stream > 1
             && let Some(seconds) = self.target_only.seconds_to_first()
         {
-            self.resources.draft_length.stream_restarted(seconds);
+            self.resources.policy.stream_restarted(seconds);
         }
     }
 
@@ -115,7 +115,7 @@ impl Sequence {
     /// lookup may end the run at any token.
     fn streams_target_only(&self) -> bool {
         let looks_up = self.resources.lookup.is_some();
-        let useful = looks_up && self.resources.draft_length.can_afford_streams();
+        let useful = looks_up && self.resources.policy.can_afford_streams();
         let possible = self.resources.streams && self.tokens.can_be_streamed();
         possible && (self.tokens.task.stream || useful)
     }

@@ -32,8 +32,9 @@ impl Tokens {
     /// An answer that the client gets in parts takes several calls, which request 1, 2, 4 and then
     /// `MOST_STREAM_TOKENS` tokens. The first token therefore arrives early, and later calls cost
     /// less time per token. A run that a lookup may cut short takes several calls as well, up to
-    /// `MOST_PIECE_TOKENS` each. Any other run takes one call, and so does a run with an input that
-    /// covers the whole answer, unless a lookup may cut it short.
+    /// `MOST_PIECE_TOKENS` each. Any other run takes one call. An answer in parts also takes one
+    /// call if one of its inputs requires that ([`Task::needs_one_call`]) and no lookup may cut the
+    /// run short.
     pub fn target_only_length(&mut self, left: usize) -> usize {
         let (growth, most) = match (self.task.stream, self.in_pieces) {
             (true, true) => (2, MOST_STREAM_TOKENS),

@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::watchdog::Watchdog;
 use crate::batching::Batcher;
 use crate::config::Settings;
-use crate::draft_length::{AdaptivePolicy, DraftLength, FixedLength};
+use crate::draft_length::{AdaptivePolicy, FixedLength, LengthPolicy};
 use crate::engine::Role;
 use crate::error::Error;
 use crate::lock::locked;
@@ -143,7 +143,7 @@ impl Bls {
 
     /// Start the sequence of the prompt at index `row` of its request.
     pub(super) fn start(self: &Arc<Self>, row: usize, task: Arc<Task>, reply: &Arc<Reply>) {
-        let draft_length: Box<dyn DraftLength> = match &self.policy {
+        let policy: Box<dyn LengthPolicy> = match &self.policy {
             // If the target compares the draft's logits, the length of a proposal must not depend
             // on the tokens drawn.
             Some(policy) if task.adaptive && task.use_draft_logits => Box::new(policy.sequence()),
@@ -152,7 +152,7 @@ impl Bls {
         };
         let resources = Resources {
             tokenizer: Arc::clone(&self.tokenizer),
-            draft_length,
+            policy,
             has_draft: self.settings.draft.is_some(),
             pipelined: self.settings.pipelined_sequences > 0,
             streams: self.settings.decoupled,

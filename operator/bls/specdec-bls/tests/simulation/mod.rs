@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use triton_specdec::draft_length::{
-    AdaptivePolicy, AdaptiveSequence, DraftLength, expected_tokens,
+    AdaptivePolicy, AdaptiveSequence, LengthPolicy, expected_tokens,
 };
 
 use self::numbers::Numbers;

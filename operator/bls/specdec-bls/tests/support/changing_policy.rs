@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use triton_specdec::draft_length::{Alternative, Choice, DraftLength, Next};
+use triton_specdec::draft_length::{Alternative, Choice, LengthPolicy, Next};
 
 use super::numbers::Numbers;
 
@@ -30,7 +30,7 @@ impl ChangingPolicy {
     }
 }
 
-impl DraftLength for ChangingPolicy {
+impl LengthPolicy for ChangingPolicy {
     fn choose(&mut self) -> Choice {
         let index = self.numbers.lock().unwrap().between(0, 4);
         Choice {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use triton_specdec::draft_length::{DraftLength, FixedLength};
+use triton_specdec::draft_length::{FixedLength, LengthPolicy};
 use triton_specdec::engine::{Call, EngineResult, Role, new_tokens};
 use triton_specdec::lookup::Lookup;
 use triton_specdec::lookup::memory::Memory;
@@ -43,7 +43,7 @@ pub struct Run {
     pub pipelined: Pipelined,
     pub tokenizer: Arc<dyn Tokenizer>,
     /// None for the fixed draft length of the task.
-    pub draft_length: Option<Box<dyn DraftLength>>,
+    pub policy: Option<Box<dyn LengthPolicy>>,
     /// Least tokens of a match of lookups; None without them.
     pub min_match: Option<usize>,
     /// Lookups also search this memory, in this scope.
@@ -78,7 +78,7 @@ impl Run {
             draft: draft.into().map(Engine::draft),
             pipelined: Pipelined::Off,
             tokenizer: Arc::new(Letters),
-            draft_length: None,
+            policy: None,
             min_match: None,
             memory: None,
             streams: true,
@@ -96,7 +96,7 @@ impl Run {
         });
         let resources = Resources {
             tokenizer: self.tokenizer,
-            draft_length: self.draft_length.unwrap_or(fixed),
+            policy: self.policy.unwrap_or(fixed),
             has_draft: self.draft.is_some(),
             pipelined: self.pipelined != Pipelined::Off,
             streams: self.streams,

@@ -27,8 +27,8 @@ def tree(model: SpeculativeModel, _: Images) -> Cause | None:
         return None
     return invalid(
         f"spec.speculation.eagle3.dynamicTree.maxTotalTokens is {nodes}, and a tree of depth "
-        f"{length} with topK {own.dynamic_tree.top_k} has {length} to {most} nodes: set it to one "
-        "of these numbers"
+        f"{length} with topK {own.dynamic_tree.top_k} has {length} to {most} nodes: set it to a "
+        f"number from {length} to {most}"
     )
 
 

@@ -69,7 +69,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Choice:
-    """A token, and whether logits that differ by rounding could have given another one."""
+    """A token. `sure`: logits that differ only by rounding would have given the same one."""
 
     token: int
     sure: bool
