@@ -103,7 +103,9 @@ class Speculation(Value):
     @property
     def block(self) -> Block:
         """The block of the method; its defaults if the spec sets none."""
-        return self.blocks.get(self.method, _DEFAULTS.get(self.method, Block()))
+        key = _BLOCKS.get(self.method)
+        own: Block | None = getattr(self, key) if key else None
+        return own or _DEFAULTS.get(self.method, _NO_BLOCK)
 
     @property
     def length_policy(self) -> DraftLengthPolicy:
@@ -142,3 +144,4 @@ def _defaults() -> Iterator[tuple[Method, Block]]:
 
 
 _DEFAULTS = dict(_defaults())
+_NO_BLOCK = Block()

@@ -9,13 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from specdec import __version__
 from specdec.bench.export import length
-from specdec.bench.plots import plots
 from specdec.bench.report import Report
 from specdec.bench.table import sentences
 
 
 def as_html(report: Report) -> str:
     """The page: summary, plots, and all numbers in accessible tables."""
+    # The import takes half a second.
+    from specdec.bench.plots import plots
+
     drawn = plots(report)
     return _template().render(
         report=report,

@@ -11,7 +11,12 @@ from specdec.triton.contract import Step, Tensor
 
 # Protobuf text takes C escapes. Bytes above 0x7e go in as octal, so that the file is plain ASCII
 # and no reader has to guess an encoding.
-_ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\t"): "\\t"}
+_LITERALS = {byte: f"\\{byte:03o}" for byte in (*range(0x20), *range(0x7F, 0x100))} | {
+    ord("\\"): "\\\\",
+    ord('"'): '\\"',
+    ord("\n"): "\\n",
+    ord("\t"): "\\t",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ def quote(value: str) -> str:
             f"{value!r} is not text: it has half of a character (a lone surrogate) at position "
             f"{error.start}; remove it"
         ) from error
-    return '"' + "".join(_escaped(byte) for byte in data) + '"'
+    return f'"{data.decode("latin-1").translate(_LITERALS)}"'
 
 
 def model(config: ModelConfig) -> str:
@@ -83,12 +88,6 @@ def ensemble(
         outputs=outputs,
         steps=steps,
     )
-
-
-def _escaped(byte: int) -> str:
-    if byte in _ESCAPES:
-        return _ESCAPES[byte]
-    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
 
 
 def _boolean(value: bool) -> str:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from support.effort import examples
 from support.simulated_cluster import FACTS, World
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
+pytestmark = pytest.mark.slow
 SHAPES = ("single", "two", "nodes")
 HEADS = {"method": "Medusa", "numHeads": 4, "layers": 1}
 STEPS = (*SHAPES, "medusa", "prebuilt", "built", "more", "fewer", "product", "suspend", "resume")

@@ -23,7 +23,6 @@ from specdec import __version__
 from specdec.bench import Report
 from specdec.bench.export import as_csv
 from specdec.bench.html import as_html
-from specdec.bench.plots import plots
 from specdec.bench.table import sentences, table
 from unit.bench.fixed import arm, report
 
@@ -212,6 +211,8 @@ def many_arms(count: int) -> Report:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 11])
 def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
+    from specdec.bench.plots import plots
+
     for plot in plots(many_arms(count)):
         shapes = dict(re.findall(r'<path id="(m\w+)" d="([^"]*)"', plot.svg))
         used = {shapes[mark] for mark in re.findall(r'<use xlink:href="#(m\w+)"', plot.svg)}
@@ -223,6 +224,8 @@ def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
 
 @pytest.mark.slow
 def test_speed_has_a_line_at_the_baseline() -> None:
+    from specdec.bench.plots import plots
+
     (speed,) = [plot for plot in plots(report()) if plot.name == "speedup"]
     line = r'<path d="M (\S+) (\S+)\s+L (\S+) (\S+)[^>]*?fill: none; stroke: (#\w+)'
     paths = re.findall(line, speed.svg)

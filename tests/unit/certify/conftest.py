@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from support.fake_api import kubeconfig, serving
 from unit.certify.fake_operator import CLAIMS, FakeOperator
 
 Certify = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _frozen() -> None:
+    """Exempt the objects of earlier tests from the garbage collections of the load."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from unit.certify.fake_operator import CLAIMS, JOBS, RESOURCES, FakeOperator
 
 Json = dict[str, Any]
 Certify = Callable[..., Result]
+# Most of them run the certification several times.
+pytestmark = pytest.mark.slow
 
 
 def stopped_at(place: str, certify: Certify, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
@@ -37,6 +38,7 @@ async def life(lease: Lease, rng: random.Random) -> None:
         await lease.release()
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(seed=st.integers(min_value=0, max_value=10**6))
 def test_never_two_holders_at_once(seed: int) -> None:

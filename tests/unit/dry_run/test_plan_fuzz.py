@@ -15,6 +15,7 @@ from unit.dry_run.commands import run
 
 FILES = int(os.environ.get("SPECDEC_FUZZ_FILES", "240"))
 GROUPS = 6
+pytestmark = pytest.mark.slow
 TEXTS = [path.read_text("utf-8") for path in SAMPLES.values()]
 VALUES = (
     *("", "~", "null", "[]", "{}", "true", "-1", "0", "1.5", "1e9", "9999999999999999999999"),

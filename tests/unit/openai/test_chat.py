@@ -52,7 +52,11 @@ async def test_template_of_hugging_face_is_rendered() -> None:
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "1 s"),
+        pytest.param(
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "1 s",
+            marks=pytest.mark.slow,
+        ),
         ("{{ 'x' * 10 ** 11 }}", "too much memory"),
         (
             "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",

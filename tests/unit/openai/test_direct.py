@@ -95,6 +95,7 @@ async def test_pieces_of_many_streams_are_written_by_callbacks_in_their_order(
     assert written
 
 
+@pytest.mark.slow
 async def test_client_that_does_not_read_stops_the_server_and_loses_nothing(
     written: list[bytes],
 ) -> None:
