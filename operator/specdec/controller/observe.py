@@ -23,7 +23,7 @@ from specdec.pipeline.observed import (
     Neighbours,
     Object,
     Observed,
-    server_log,
+    server_log_key,
 )
 
 logger = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
     if component in PROGRESS_COMPONENTS or certificate_container:
         yield name, certificate_container
     if component in names.SERVERS.values() and _server_is_starting(pod):
-        yield server_log(pod), CONTAINER
+        yield server_log_key(pod), CONTAINER
 
 
 def _server_is_starting(pod: Object) -> bool:

@@ -102,7 +102,7 @@ class Reconciler:
             logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - a traceback adds nothing
             self._count_failure("rejected")
             return Result(requeue_after=REFUSED_REQUEUE_AFTER), "rejected"
-        except Exception as error:  # noqa: BLE001 - the only place that catches defects
+        except Exception as error:  # noqa: BLE001 - the result reports every defect
             self._log_internal_error(key, error)
             return self._count_failure("bug"), "bug"
         self._logged_errors.pop(key, None)

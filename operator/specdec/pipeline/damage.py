@@ -12,7 +12,7 @@ from typing import Any
 from specdec.api.cause import Cause
 from specdec.api.reasons import RepositoryReason
 from specdec.desired.serving import CONTAINER
-from specdec.pipeline.observed import Object, server_log
+from specdec.pipeline.observed import Object, server_log_key
 from specdec.pipeline.stage import Context
 
 _CHARACTERS = 600
@@ -20,7 +20,7 @@ _CHARACTERS = 600
 
 def reported(context: Context, pod: Object) -> Cause | None:
     """The cause with the damaged files that a pod reports; None where it reports none."""
-    line = context.observed.logs.get(server_log(pod), "").strip().rpartition("\n")[2]
+    line = context.observed.logs.get(server_log_key(pod), "").strip().rpartition("\n")[2]
     try:
         report: Any = json.loads(line or "null")
     except (ValueError, RecursionError):

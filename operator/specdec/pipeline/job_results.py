@@ -33,7 +33,8 @@ _MOST_SOURCES = 8
 class CheckpointFacts(SectionModel):
     """The inspected facts of a checkpoint, heads or a prebuilt engine; None where it has none.
 
-    Sizes are in elements, positions and limits in tokens, hashes in hex digits.
+    Sizes are in elements, positions and limits in tokens, hashes in hex digits. `heads` and
+    `kv_heads` count attention heads, and `num_heads` counts Medusa heads.
     """
 
     method: Text | None = None

@@ -50,8 +50,8 @@ class Observed:
         services: Services by name.
         endpoints: the number of ready addresses of each Service.
         logs: the last lines of logs. The key is the pod's name for running build and fetch pods,
-            and for the certificate sidecar of a server. For a server that is not ready, it is
-            `server_log`.
+            and for the certificate sidecar of a server. For a server that is not ready, the
+            function `server_log_key` returns it.
         crashes: the end of the log of each server that ended, by pod name.
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.
@@ -102,7 +102,7 @@ def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "F
     return "Running"
 
 
-def server_log(pod: Object) -> str:
+def server_log_key(pod: Object) -> str:
     """The key of a server's log lines in `Observed.logs`."""
     return f"{pod['metadata']['name']}/server"
 

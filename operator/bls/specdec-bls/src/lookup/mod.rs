@@ -19,6 +19,8 @@ use memory::Memory;
 pub const CLASSES: usize = 24;
 /// The first class of candidates from the memory. Candidates from the text itself have lower ones.
 const MEMORY: usize = CLASSES / 2;
+/// Number of classes by the length of a match. It is added to the class of a token that followed
+/// the match wherever that occurred.
 const CERTAIN: usize = MEMORY / 2;
 
 /// Draft tokens from an earlier occurrence of the last tokens.

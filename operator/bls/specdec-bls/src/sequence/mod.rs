@@ -72,13 +72,13 @@ pub struct Sequence {
     last_pipelined: u64,
     /// Number of the last streamed call.
     last_stream: u64,
-    /// The draft length that the policy chose for this round. Near the end of the answer, the
-    /// proposal is shorter.
+    /// Draft tokens of this round's first call, or of its lookup. A cut of the proposal lowers this
+    /// number. A verification may pad a shorter proposal to it.
     draft_length: usize,
     /// A candidate of a lookup that the policy did not use, until its comparison with the generated
     /// tokens has a result.
     unused: Option<UnusedCandidate>,
-    /// Most tokens of this round's proposal.
+    /// Most draft tokens of this round, if further draft calls extend the proposal.
     most_draft_tokens: usize,
     rendering: Rendering,
     /// Tokens that [`Sequence::render`] has yet to turn into text.
