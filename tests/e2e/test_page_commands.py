@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from demo.errors import DemoError
+from demo.progress import why_not
 from e2e.printed import as_printed, first_line
 from e2e.world import DEADLINE_SECONDS, World
 from support.quickstarts import ON_THE_NODE, ROOT, all_run_by
@@ -55,7 +57,12 @@ def reaches(world: World, condition: str) -> None:
     """Wait, as a reader does, until a condition of the newest generation is true."""
     wait = ("wait", f"specm/{NAME}", *PLACE, f"--for=condition={condition}")
     seconds = DEADLINE_SECONDS
-    world.kubectl(*wait, f"--timeout={seconds:.0f}s", timeout=seconds + 10)
+    try:
+        world.kubectl(*wait, f"--timeout={seconds:.0f}s", timeout=seconds + 10)
+    except DemoError as error:
+        pods = world.kubectl("get", "pods,jobs", *PLACE)
+        why = why_not(world.kubectl.get("specm", NAME, *PLACE) or {})
+        raise AssertionError(f"{condition} is not true: {why}\n{pods}") from error
 
 
 def endless(command: list[str]) -> bool:

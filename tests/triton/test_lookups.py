@@ -94,9 +94,9 @@ def test_verification_counts_drafts_by_source(lookups: Server) -> None:
     )
     result = asyncio.run(measured(plan))
     assert result["matched"] == result["prompts"] == 8
-    sources = {source["name"]: source for source in result["sources"]}
-    # Which source an adaptive policy prefers depends on times.
+    sources = {source["name"]: source for source in result.get("sources", [])}
+    # An adaptive policy chooses by times, and may draft nothing on a busy machine.
     assert sources.keys() <= {"model", "lookup"}
-    assert sources
+    assert bool(sources) == (result["draftedTokens"] > 0)
     for kind in ("draftedTokens", "acceptedTokens"):
         assert sum(source[kind] for source in sources.values()) == result[kind]

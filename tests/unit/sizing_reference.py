@@ -3,8 +3,10 @@
 `python tests/unit/sizing_reference.py` writes docs/sizing.md; a test compares the two.
 """
 
+import atexit
 import copy
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -83,6 +85,7 @@ def checkpoints() -> dict[str, dict[str, Any]]:
 def configurations() -> Path:
     """A folder with the config.json of every checkpoint, in folders named as its repository."""
     folder = Path(tempfile.mkdtemp(prefix="specdec-sizing-"))
+    atexit.register(shutil.rmtree, folder)
     for name, row in checkpoints().items():
         (folder / name).mkdir(parents=True)
         (folder / name / "config.json").write_text(json.dumps(row["config"]))
