@@ -12,6 +12,9 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
 RUN groupadd --gid 10001 specdec \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
             --shell /usr/sbin/nologin specdec
+# The base image has no compiled modules, and the root file system of a pod is read-only. So each
+# probe would compile what it imports: about 290 ms of processor time in place of 80.
+RUN python3 -m compileall -q "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 
 FROM rust:1.95.0-slim-bookworm AS library
 WORKDIR /build

@@ -22,6 +22,7 @@ from specdec.desired.child import NO_TAGS, given
 from specdec.desired.pod import Container, Placement, Volume
 
 MOUNT = "/specdec/build"
+CONTAINER = "build"
 SCRIPT = "build_engine.py"
 PLAN = "plan.json"
 IMAGE = "image.json"
@@ -84,7 +85,7 @@ def job(
     key = plan["key"]
     shared = _shared_memory(build.shared_memory, needs)
     container = Container(
-        name="build",
+        name=CONTAINER,
         image=image,
         pull_policy=model.spec.runtime.pull_policy,
         command=[

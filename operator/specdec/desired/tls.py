@@ -28,7 +28,7 @@ _SMALL = {"cpu": "20m", "memory": "64Mi"}
 
 
 @dataclass(frozen=True)
-class Parts:
+class Additions:
     """What TLS adds to a container and its pod."""
 
     env: tuple[dict[str, Any], ...] = ()
@@ -45,8 +45,8 @@ def files(model: SpeculativeModel) -> launch.Tls | None:
     return launch.Tls(f"{_SERVER}/{CERTIFICATE}", f"{_SERVER}/{KEY}", clients)
 
 
-def server(model: SpeculativeModel) -> Parts:
-    """The parts of a container that serves the gRPC port.
+def server(model: SpeculativeModel) -> Additions:
+    """What a container that serves the gRPC port needs.
 
     If a volume's Secret is missing, the kubelet reports that only in events. If the Secret of an
     environment variable is missing, the pod's status has the error. Therefore the volume is
@@ -55,7 +55,7 @@ def server(model: SpeculativeModel) -> Parts:
     """
     tls = model.spec.serving.tls
     if tls is None:
-        return Parts()
+        return Additions()
     reference = {"name": tls.secret_name, "key": CERTIFICATE}
     mounts = [_mount("tls", _SERVER)]
     volumes = [
@@ -68,7 +68,7 @@ def server(model: SpeculativeModel) -> Parts:
         volumes.append(
             {"name": "clients", "configMap": {"name": tls.client_ca.name, "items": items}}
         )
-    return Parts(
+    return Additions(
         ({"name": "SPECDEC_TLS_CERTIFICATE", "valueFrom": {"secretKeyRef": reference}},),
         tuple(mounts),
         tuple(volumes),
@@ -97,16 +97,16 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
     )
 
 
-def client(model: SpeculativeModel) -> Parts:
-    """The parts of a Job that is a client of a server; the Job itself reports missing files."""
+def client(model: SpeculativeModel) -> Additions:
+    """What a Job that is a client of a server needs; the Job itself reports missing files."""
     tls = model.spec.serving.tls
     if tls is None:
-        return Parts()
+        return Additions()
     mounts, volumes = [_mount("tls", _SERVER)], [_secret("tls", tls.secret_name, AUTHORITY)]
     if tls.client_secret_name is not None:
         mounts.append(_mount("client", _CLIENT))
         volumes.append(_secret("client", tls.client_secret_name, CERTIFICATE, KEY))
-    return Parts((), tuple(mounts), tuple(volumes))
+    return Additions((), tuple(mounts), tuple(volumes))
 
 
 def plan(model: SpeculativeModel) -> dict[str, Any]:

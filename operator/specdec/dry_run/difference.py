@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.dry_run.plan import Json, Plan, pods
+from specdec.dry_run.plan import Json, Plan, pod_templates
 
 Change = dict[str, Any]
 # Parts of a pod template that only change because the repository changes.
@@ -111,8 +111,8 @@ def _template(before: Plan, after: Plan) -> list[Change]:
     """Changes of the pod templates; a new repository is the first change and counts once."""
     if not after.servers:
         return []
-    old = {name: pods(server) for name, server in before.servers.items()}
-    new = {name: pods(server) for name, server in after.servers.items()}
+    old = {name: pod_templates(server) for name, server in before.servers.items()}
+    new = {name: pod_templates(server) for name, server in after.servers.items()}
     changes = [
         {**change, "field": f"{name}.{change['field']}" if len(new) > 1 else change["field"]}
         for name in new

@@ -188,7 +188,7 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
 
 
-def pods(server: Json) -> Json:
+def pod_templates(server: Json) -> Json:
     """The pod template of a Deployment, or those of leader and workers in a LeaderWorkerSet."""
     templates: Json = server["spec"].get("leaderWorkerTemplate") or server["spec"]["template"]
     return templates

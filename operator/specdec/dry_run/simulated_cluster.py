@@ -134,6 +134,10 @@ class SimulatedCluster:
         timestamp = f"2026-01-02T03:04:{number:02d}Z"
         metadata = {"name": f"{job}-{number}", "labels": labels, "creationTimestamp": timestamp}
         pod = {"metadata": metadata, "spec": {**template["spec"], **spec}, "status": status}
+        for own, item in zip(
+            pod["spec"]["containers"], status.get("containerStatuses", ()), strict=False
+        ):
+            item.setdefault("name", own["name"])
         self.pods.append(pod)
 
     def finish(self, job: str, result: Json) -> None:
@@ -264,7 +268,7 @@ def ended_pod_status(message: str, code: int = 0, **terminated: Any) -> Json:
     state = {"exitCode": code, "message": message, **terminated}
     return {
         "phase": "Failed" if code else "Succeeded",
-        "containerStatuses": [{"name": "c", "state": {"terminated": state}}],
+        "containerStatuses": [{"state": {"terminated": state}}],
     }
 
 

@@ -11,7 +11,7 @@ from specdec.api.conditions import MEASURED, Type
 from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 from specdec.desired.pod import GPU
 from specdec.desired.serving import CONTAINER
-from specdec.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pods
+from specdec.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pod_templates
 from specdec.triton import start
 
 
@@ -114,7 +114,7 @@ def _job(job: Json) -> Json:
 
 
 def _server(name: str, server: Json) -> Json:
-    templates = pods(server)
+    templates = pod_templates(server)
     template = templates.get("leaderTemplate", templates)
     containers = {item["name"]: item for item in template["spec"]["containers"]}
     container, sidecars = containers[CONTAINER], template["spec"].get("initContainers", [])

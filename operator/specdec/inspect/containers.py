@@ -7,7 +7,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerRun:
     """One run of a container; each restart begins another run.
 
     Attributes:
@@ -31,12 +31,12 @@ class Container:
         return self.uid, self.name, self.restarts
 
 
-def started(pod: Json) -> list[Container]:
+def started(pod: Json) -> list[ContainerRun]:
     """The containers of a pod that have started, init containers first."""
     meta, status = pod["metadata"], pod.get("status", {})
     statuses = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
     return [
-        Container(
+        ContainerRun(
             meta["namespace"],
             meta["name"],
             meta["uid"],

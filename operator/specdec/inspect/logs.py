@@ -15,7 +15,7 @@ from specdec.api.model import API_VERSION, KIND
 from specdec.cluster import Missing, Rejected, Transient
 from specdec.cluster.person import PersonCluster
 from specdec.inspect import session, status
-from specdec.inspect.containers import Container, started
+from specdec.inspect.containers import ContainerRun, started
 
 Json = dict[str, Any]
 Write = Callable[[str], None]
@@ -162,7 +162,7 @@ class Logs:
         chosen = self._selection.components
         return [pod for pod in reversed(children.pods) if not chosen or _component(pod) in chosen]
 
-    async def _stream(self, container: Container) -> None:
+    async def _stream(self, container: ContainerRun) -> None:
         progress = self._progress[container.run]
         try:
             await self._copy(container, follow=True)
@@ -178,7 +178,7 @@ class Logs:
             # A running container logs more, even if the API server has ended the response.
             progress.complete = not container.running
 
-    async def _copy(self, container: Container, *, follow: bool) -> None:
+    async def _copy(self, container: ContainerRun, *, follow: bool) -> None:
         """Write the lines of a run that were not written yet."""
         progress = self._progress.setdefault(container.run, _Progress())
         before = progress.last
@@ -195,7 +195,7 @@ class Logs:
                 shown = line if self._selection.times else text
                 self._write(f"{container.label}: {shown}")
 
-    def _lines(self, container: Container, since: str, *, follow: bool) -> AsyncGenerator[str]:
+    def _lines(self, container: ContainerRun, since: str, *, follow: bool) -> AsyncGenerator[str]:
         return self._cluster.log_lines(
             container.namespace,
             container.pod,

@@ -14,7 +14,7 @@ from specdec.api import names
 from specdec.client.errors import BadRequestError
 from specdec.cluster import LOG_BYTES, Cluster, ClusterError, Missing
 from specdec.inspect import status
-from specdec.inspect.containers import Container, started
+from specdec.inspect.containers import ContainerRun, started
 from specdec.inspect.top import METRICS_PORT
 
 Json = dict[str, Any]
@@ -87,7 +87,7 @@ async def _pod(source: Source, kept: Snapshot, pod: Json) -> None:
         await _keep(kept, kept.metrics, name, name, page)
 
 
-async def _log(cluster: Cluster, container: Container, *, previous: bool) -> str:
+async def _log(cluster: Cluster, container: ContainerRun, *, previous: bool) -> str:
     """The end of a log.
 
     The API server limits the bytes of a response and leaves out what follows, which is the log's

@@ -85,7 +85,7 @@ def publish(
     with volume.locked(repositories / f".lock-{expected['hash'][:32]}"):
         if not equal(final, desired):
             _copy(copies, desired, final)
-        listed = {"folders": [*folders, _listed(final, desired)]}
+        listed = {"folders": [*folders, _manifest_entry(final, desired)]}
         manifests.write(repositories / Path(names.manifest(expected["hash"])).name, listed)
     progress("publish", 100)
     return {"repository": {"hash": expected["hash"], "files": len(desired)}}
@@ -148,7 +148,7 @@ def equal(folder: Path, files: Mapping[str, str]) -> bool:
     )
 
 
-def _listed(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
+def _manifest_entry(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
     """The manifest entry of the published repository, which a server compares at start."""
     return {
         "what": f"the model repository {folder.name[:16]}",

@@ -3,16 +3,17 @@
 A container is secondary if it runs beside the server or beside the engine build.
 
 All init containers of our pods are sidecars (`restartPolicy: Always`). The resource defines some
-of them, and a service mesh may add others.
+of them. A service mesh may add others, and ordinary containers.
 """
 
 import re
 from collections.abc import Iterator
 
 from specdec.api import names
-from specdec.desired import openai, proxy, tls
+from specdec.desired import engine, openai, serving
 from specdec.pipeline.observed import Object
 
+_MAIN = (serving.CONTAINER, engine.CONTAINER)
 _QUANTITY = re.compile(r"(\d+)([KMGTP]i?|k)?")
 # The spec field that sets a container's resources. The key is the component of its pod, or the
 # container's own name.
@@ -32,12 +33,10 @@ def init_statuses(pod: Object) -> list[Object]:
     return items
 
 
-def secondary(pod: Object, status: Object) -> str:
+def secondary(status: Object) -> str:
     """The name of a container beside the server or the engine build; empty for those two."""
     name = str(status.get("name", ""))
-    beside = {openai.CONTAINER, proxy.CONTAINER, tls.WATCHER}
-    beside.update(str(item.get("name")) for item in init_statuses(pod))
-    return name if name in beside else ""
+    return "" if name in _MAIN else name
 
 
 def out_of_memory(pod: Object, status: Object) -> str:
@@ -47,7 +46,7 @@ def out_of_memory(pod: Object, status: Object) -> str:
     same = (i for i in (*main, *spec.get("initContainers", ())) if i.get("name") == own)
     resources = next(same, main[0]).get("resources", {})
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    field = _RESOURCES.get(secondary(pod, status) or str(component))
+    field = _RESOURCES.get(secondary(status) or str(component))
     limit = resources.get("limits", {}).get("memory")
     if limit:
         return f"the container was killed at its memory limit of {limit}: raise " + (

@@ -150,7 +150,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         if end is None:
             continue
         count = status.get("restartCount", 0)
-        secondary, text = containers.secondary(pod, status), end.get("message", "")
+        secondary, text = containers.secondary(status), end.get("message", "")
         title = f"container {secondary} of pod {name}" if secondary else f"pod {name}"
         known = text if status in containers.init_statuses(pod) else log or text
         message = server_log.summary(known) or _tail(text) or f"exit code {end.get('exitCode')}"
@@ -196,9 +196,7 @@ def ended_while_loading(pod: Object, startup_budget: int) -> datetime | None:
         if end is None or status.get("ready") or end.get("reason") == "OOMKilled":
             continue
         other = (
-            containers.secondary(pod, status)
-            or _seconds(end) >= startup_budget
-            or was_ready(pod, end)
+            containers.secondary(status) or _seconds(end) >= startup_budget or was_ready(pod, end)
         )
         if end.get("finishedAt") and not other:
             return datetime.fromisoformat(end["finishedAt"])

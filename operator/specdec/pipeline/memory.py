@@ -160,13 +160,13 @@ def _quantizing(
 def _crowded(device: Device) -> str:
     return (
         f"GPU {device.name} has {_mib(device.total)} MiB, and without any cache "
-        f"{_listed(device, caches=False)} MiB are needed: {_SMALLER}"
+        f"{_terms(device, caches=False)} MiB are needed: {_SMALLER}"
     )
 
 
 def _overdrawn(device: Device) -> str:
     return (
-        f"GPU {device.name} has {_mib(device.total)} MiB, and {_listed(device)} MiB are needed "
+        f"GPU {device.name} has {_mib(device.total)} MiB, and {_terms(device)} MiB are needed "
         "with the caches that the spec fixes: lower kvCache.maxTokens or kvCache.memoryPercent, "
         "or remove both fields so that the operator plans the caches"
     )
@@ -181,7 +181,7 @@ def _short(
         f"the cache of the {role} has room for {planned.kv_tokens[role]} tokens, and its longest "
         f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit} and the draft tokens, "
         f"rounded up to whole blocks): GPU {device.name} has {_mib(device.total)} MiB, of which "
-        f"{_listed(device, caches=False)} are taken; lower limits.maxSeqLen, or {_SMALLER}"
+        f"{_terms(device, caches=False)} are taken; lower limits.maxSeqLen, or {_SMALLER}"
     )
 
 
@@ -190,7 +190,7 @@ def _devices(planned: MemoryPlan, role: str) -> list[Device]:
     return [d for d in planned.devices if role in d.name.partition(":")[0].split("+")]
 
 
-def _listed(device: Device, *, caches: bool = True) -> str:
+def _terms(device: Device, *, caches: bool = True) -> str:
     """The terms of a sum and the sum, as in "targetWeights 15317 + runtime 1254 = 16571"."""
     parts = {n: p for n, p in device.parts.items() if caches or not n.endswith("KvCache")}
     terms = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())

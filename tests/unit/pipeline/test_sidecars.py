@@ -46,17 +46,18 @@ def test_available_names_the_sidecar_that_ended(
     assert text in condition["message"]
 
 
-def test_available_names_the_certificate_container_that_ended() -> None:
-    """It may end after any time, as a sidecar."""
+@pytest.mark.parametrize("name", ["certificate", "istio-proxy"])
+def test_available_names_the_container_beside_the_server_that_ended(name: str) -> None:
+    """It may end after any time, as a sidecar; a service mesh may add it."""
     world = deployed(serving={"tls": {"secretName": "certificate"}})
     (failed,) = crashed(5, finishedAt="2026-01-02T03:31:00Z")["containerStatuses"]
     server = {"name": "server", "ready": True, "state": {"running": {}}}
-    statuses = [server, {**failed, "name": "certificate"}]
+    statuses = [server, {**failed, "name": name}]
     pod(world, {"phase": "Running", "containerStatuses": statuses})
     world.step()
     condition = world.condition("Available")
     assert condition["reason"] == "CrashLoop"
-    assert "container certificate of pod pair-abc restarted 3 times" in condition["message"]
+    assert f"container {name} of pod pair-abc restarted 3 times" in condition["message"]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,8 @@ def test_available_names_the_sidecar_that_a_pod_waits_for(
 
 def test_ended_sidecar_is_no_sign_of_a_damaged_volume() -> None:
     (ended,) = crashed(5)["containerStatuses"]
-    status = {"name": "shipper", **ended}
+    server = {"containerStatuses": [{"name": "server", **ended}]}
     meta = {"metadata": {"name": "pair-abc"}}
-    assert diagnosis.ended_while_loading({**meta, "status": {"containerStatuses": [status]}}, 1800)
-    beside = {**meta, "status": {"initContainerStatuses": [status]}}
+    assert diagnosis.ended_while_loading({**meta, "status": server}, 1800)
+    beside = {**meta, "status": {"initContainerStatuses": [{"name": "shipper", **ended}]}}
     assert diagnosis.ended_while_loading(beside, 1800) is None

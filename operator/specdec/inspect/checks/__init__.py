@@ -83,19 +83,19 @@ def _operator(facts: Facts) -> Check:
         return Check(name, Result.PROBLEM, message, fix)
     watching = [item for item in facts.operators if _watches(item, facts.namespace)]
     if not watching:
-        message = f"{_listed(facts.operators)} does not watch namespace {facts.namespace}"
+        message = f"{_full_names(facts.operators)} does not watch namespace {facts.namespace}"
         return Check(name, Result.PROBLEM, message, "add it to the chart's watchNamespaces")
     available = [item for item in watching if item.get("status", {}).get("availableReplicas")]
     if not available:
         meta = watching[0]["metadata"]
-        message = f"Deployment {_listed(watching)} has no available pod"
+        message = f"Deployment {_full_names(watching)} has no available pod"
         fix = f"kubectl describe deploy {meta['name']} -n {meta['namespace']}, and read its pods"
         return Check(name, Result.PROBLEM, message, fix)
     version = available[0]["metadata"].get("labels", {}).get(_RELEASE, "")
     if version not in ("", __version__):
-        message = f"{_listed(available)} has version {version}, and this specdec {__version__}"
+        message = f"{_full_names(available)} has version {version}, and this specdec {__version__}"
         return Check(name, Result.WARNING, message, f"install specdec {version}")
-    return Check(name, Result.OK, f"Deployment {_listed(available)} is available")
+    return Check(name, Result.OK, f"Deployment {_full_names(available)} is available")
 
 
 def _watches(deployment: Json, namespace: str) -> bool:
@@ -127,6 +127,6 @@ def _rights(facts: Facts) -> Check:
     )
 
 
-def _listed(objects: list[Json]) -> str:
+def _full_names(objects: list[Json]) -> str:
     metas = [item["metadata"] for item in objects]
     return ", ".join(f"{meta['namespace']}/{meta['name']}" for meta in metas)
