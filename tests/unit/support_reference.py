@@ -59,6 +59,9 @@ def _backend(row: Support) -> Iterator[str]:
         models = ", ".join(row.method_architectures.get(method, row.architectures))
         after = row.replacements.get(method, "")
         yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
+    if "ReDrafter" in row.method_architectures:
+        yield ""
+        yield "`ReDrafter` takes Qwen2ForCausalLM from release 1.0.0 on."
     yield ""
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
     if len(row.fronts) > 1:

@@ -48,7 +48,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Transition:
-    """A condition whose status or reason changed; it becomes one event."""
+    """A condition whose status or reason changed; it can become one event."""
 
     condition: Condition
     warning: bool
@@ -87,10 +87,11 @@ def merge(
 
 
 def transitions(old: Iterable[Mapping[str, Any]], new: Iterable[Condition]) -> list[Transition]:
-    """Return the changes that become events: a new status, or a new reason.
+    """Return the changes that can become events: a new status, or a new reason.
 
-    A reason of `PROBLEMS` makes the event a warning. A condition whose status is Unknown becomes
-    an event only with such a reason.
+    The status writer leaves out changes of `Ready` that repeat another condition. A reason of
+    `PROBLEMS` makes the event a warning. A condition whose status is Unknown becomes an event only
+    with such a reason.
     """
     before = {item["type"]: (item["status"], item["reason"]) for item in old}
     changed = [c for c in new if before.get(c.type) != (c.status, c.reason)]

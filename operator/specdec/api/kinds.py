@@ -56,8 +56,8 @@ PLURALS = {
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "ConfigMap"): "configmaps",
     # Only the commands of people, such as `specdec check`, read nodes, storage classes and
-    # definitions by this table. The operator has no right to read nodes and storage classes. Of
-    # the definitions, kopf watches the list.
+    # definitions by this table. The operator has no right to read nodes and storage classes.
+    # kopf itself lists and watches the definitions.
     ("v1", "Node"): "nodes",
     ("storage.k8s.io/v1", "StorageClass"): "storageclasses",
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",

@@ -68,7 +68,7 @@ def read(url: str) -> SpeculationTotals:
 def totals(url: str) -> dict[str, float]:
     """Every sample of the metrics at `url` (`host:port`), summed over its label sets.
 
-    A counter appears under the name that the server gives it, and again with the suffix `_total`.
+    A counter appears twice: with the suffix `_total`, and without it.
 
     Raises:
         UnreachableError: the connection failed.

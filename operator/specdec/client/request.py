@@ -34,7 +34,7 @@ class Request(Sampling):
 
     Attributes:
         prompt: the text to continue.
-        model: `tensorrt_llm_bls` speculates, `ensemble` runs the same target without speculation.
+        model: `tensorrt_llm_bls` speculates; `ensemble` calls the target's engine without the BLS.
         max_tokens: maximum of new tokens.
         draft_tokens: per round; None applies the server's default, 0 disables speculation.
         use_draft_logits: accept by the draft's logits; None applies the server's default.

@@ -58,7 +58,8 @@ class Sampling:
     """How tokens are selected and when an answer ends; None applies the server's default.
 
     Attributes:
-        temperature, top_k, top_p, seed: sampling; without them the server decodes greedily.
+        temperature, top_k, top_p, seed: sampling; without them Triton's models decode greedily,
+            and an OpenAI server may sample.
         min_tokens: minimum length of the answer.
         beam_width: number of beams; above 1 only without speculation.
         repetition_penalty, presence_penalty, frequency_penalty: against repetition.

@@ -43,7 +43,10 @@ def without_weights(model: SpeculativeModel) -> list[str]:
 
 
 def content(model: SpeculativeModel, volume: Volume) -> str:
-    """The content hash of the fetch Job: sources, their Secrets, `spec.fetch` and the account."""
+    """The content hash of the fetch Job: sources, their Secrets, `spec.fetch` and the account.
+
+    The Job's deadline is no part of it.
+    """
     sources = source_hashes(model, volume)
     tokens = {role: _secrets(role, spec) for role, spec in model.sources.items()}
     # Absent if empty, so that the Jobs of resources without these settings keep their names.

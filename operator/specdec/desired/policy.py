@@ -29,7 +29,7 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in policy.from_)]
     ingress: list[dict[str, Any]] = [
-        # An HTTP port that only reports health is left out: probes come from the node.
+        # An HTTP port that only reports health is left out: its probes run inside the pod.
         {"from": clients, "ports": [*_ports(server, *server.clients(model)), *_openai(model)]},
         # A scraper usually runs in another namespace, and counters are not secret.
         {"ports": _ports(server, server.metrics)},

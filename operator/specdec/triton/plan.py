@@ -71,8 +71,9 @@ class RepositoryPlan:
         version: TensorRT-LLM release whose layout is written, one of `contract.versions()`.
         max_batch_size: one value for all models, at most the engines' own.
         decoupled: whether engines and BLS stream their responses (`serving.streaming`).
-        tokenizer_dir: a Hugging Face directory with `tokenizer.json`.
-        draft_tokens: the server's default draft length; 0 turns speculation off.
+        tokenizer_dir: a Hugging Face directory with `tokenizer.json` or `tokenizer.model`.
+        draft_tokens: the server's default draft length; with 0, only requests that set a length
+            speculate.
         max_draft_tokens: the largest draft length that a request may set, at most that of the
             target's engine.
         adaptive: bounds within which the BLS chooses the draft length; None for a fixed length.

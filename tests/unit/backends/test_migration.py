@@ -50,11 +50,17 @@ REMOVED = {
     "spec.speculation.draftTarget.draft.gpu.deviceIds": [0, 1, 2, 3],
     "spec.speculation.draftTarget.draft.kvCache.memoryPercent": 10,
     "spec.speculation.draftTarget.draft.engine.workers": 4,
+    "spec.speculation.draftTarget.draftServer.replicas": 2,
+    "spec.serving.triton.preprocessingInstances": 2,
     "spec.runtime.parameters": {"cuda_graph_mode": "true"},
     "spec.runtime.version": "0.19.0",
 }
 # What the API server asks for besides.
 ALSO: dict[str, dict[str, Any]] = {
+    "spec.speculation.draftTarget.draftServer.replicas": {
+        "spec.speculation.draftTarget.topology": "TwoServers",
+        "spec.speculation.draftTarget.placement": "Dedicated",
+    },
     "spec.speculation.draftTarget.draft.gpu.deviceIds": {
         "spec.speculation.draftTarget.draft.parallelism.tensor": 4
     },

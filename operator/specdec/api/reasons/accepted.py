@@ -25,8 +25,8 @@ class AcceptedReason(Reason):
     )
     UNSUPPORTED_GPU = _SECTION.failed(
         "UnsupportedGpu",
-        "the quantization or the backend needs a newer GPU than `spec.gpu.product`, or the "
-        "product is unknown",
+        "the backend or the quantization does not support the generation of `spec.gpu.product`, "
+        "or the product is unknown",
         "choose another product or quantization, or set `spec.gpu.computeCapability`",
     )
     UNSUPPORTED_METHOD = _SECTION.failed(

@@ -45,9 +45,9 @@ class Reason(StrEnum):
 
     Its text is a CamelCase word of the API. `meaning` and `resolution` are the Markdown of
     docs/conditions.md. `types` are the conditions that can have the reason; docs/conditions.md
-    lists it under the first of them. `Ready` is in `types` only for its own reasons, and for the
-    reasons that any condition can have. It may also repeat the reason of the condition that blocks
-    it.
+    lists it under the first of them, or under "Any condition" if all can have it. `Ready` is in
+    `types` only for its own reasons, and for the reasons that any condition can have. It may also
+    repeat the reason of the condition that blocks it.
     """
 
     severity: Severity

@@ -36,6 +36,7 @@ class MemoryReason(Reason):
     )
     UNKNOWN_SIZE = _SECTION.progress(
         "UnknownSize",
-        "the configuration of a checkpoint is not known; the operator plans no caches",
+        "the configuration of a checkpoint is not known, or its cache is compressed (DeepSeek); "
+        "the operator plans no caches",
         "in `specdec plan`, name the checkpoint with `--checkpoint ROLE=DIR`",
     )

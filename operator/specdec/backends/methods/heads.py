@@ -13,7 +13,7 @@ from specdec.backends.rule import invalid
 
 
 def split(model: SpeculativeModel, _: Images) -> Cause | None:
-    """An engine with heads supports tensor parallelism only."""
+    """An engine with EAGLE heads or a recurrent drafter supports tensor parallelism only."""
     pipeline, method = model.spec.target.parallelism.pipeline, model.spec.speculation.method
     if pipeline == 1:
         return None

@@ -33,6 +33,7 @@ _REMOVED = {
     "spec.speculation.nGram.memoryMegabytes": "the server remembers no finished texts",
     "spec.speculation.draftTarget.topology": _SHARED,
     "spec.speculation.draftTarget.placement": _SHARED,
+    "spec.speculation.draftTarget.draftServer": _SHARED,
     "spec.speculation.draftTarget.acceptance": "the server chooses how it accepts draft tokens",
     "spec.speculation.draftTarget.fastLogits": "the server chooses how it accepts draft tokens",
     "spec.speculation.draftTarget.draftLengthCeiling": _NO_BLS,
@@ -45,6 +46,7 @@ _REMOVED = {
     "spec.speculation.draftTarget.draft.gpu": _SHARED,
     "spec.speculation.draftTarget.draft.kvCache": _SHARED,
     "spec.speculation.draftTarget.draft.engine": _NO_ENGINE,
+    "spec.serving.triton": "the server has no models for text and no queue before engines",
 }
 # Methods that need engines, each with its replacement.
 _REPLACEMENTS = {
