@@ -23,6 +23,11 @@ _PERIOD = 5
 _ATTEMPT = 10
 # Seconds that a busy node needs to start a program.
 _START = 2
+# Seconds by which a failed run may end before its time is over: no request starts in the last one.
+_EARLY = 1
+# Seconds. The kubelet counts the first period from the pod's creation, when no container runs, so
+# that a longer period would delay every start.
+_STARTUP_PERIOD = 1
 # Seconds. An engine with work may show no progress for at least this long before a probe fails.
 _LEAST_PATIENCE = 60
 
@@ -109,18 +114,21 @@ class Front:
             budget_seconds: how long the server may load.
             drain_seconds: how long a request may take, and an engine may show no progress.
         """
+        attempt = self.attempt_seconds - _START
         programs = self.programs(
             launch,
             engines,
-            attempt_seconds=self.attempt_seconds - _START,
+            attempt_seconds=attempt,
             patience_seconds=max(_LEAST_PATIENCE, drain_seconds),
             http_port=self.ports[self.http],
             metrics_port=self.ports[self.metrics],
         )
-        each = self.attempt_seconds
-        attempts = math.ceil(budget_seconds / each)
+        # The runs follow each other without a pause.
+        attempts = math.ceil(budget_seconds / (attempt - _EARLY))
         return {
-            "startupProbe": _probe(programs.startup, attempts, each, each),
+            "startupProbe": _probe(
+                programs.startup, attempts, _STARTUP_PERIOD, self.attempt_seconds
+            ),
             "readinessProbe": _probe(programs.readiness, 3, _PERIOD, 10),
             "livenessProbe": _probe(programs.liveness, 6, _PERIOD, 9),
         }

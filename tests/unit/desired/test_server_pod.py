@@ -9,6 +9,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import serving
 from specdec.desired.pod import Volume
 from specdec.dry_run.plan import repository
+from specdec.payload.serving import engines
 from specdec.triton import start
 from specdec.triton.layout import Launch, Mode
 from support.simulated_cluster import World, fetched, resource
@@ -20,12 +21,23 @@ def model(**spec: Any) -> SpeculativeModel:
     return SpeculativeModel.parse(resource(**spec))
 
 
-def test_the_startup_budget_is_covered_by_the_probe() -> None:
-    revision = serving.Revision("f" * 64, "image")
-    spec = {"probes": {"startupBudgetSeconds": 61}}
-    deployment = serving.deployment(model(serving=spec), revision, SHARED, 1)
+def startup_probe(**spec: Any) -> tuple[dict[str, Any], float]:
+    """The startup probe of a server, and the seconds of its shortest failed run."""
+    deployment = serving.deployment(model(**spec), serving.Revision("f" * 64, "image"), SHARED, 1)
     probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
-    assert probe["failureThreshold"] * probe["periodSeconds"] >= 61
+    return probe, json.loads(probe["exec"]["command"][-1])["seconds"] - engines._LEAST
+
+
+@pytest.mark.parametrize("budget", [30, 61, 1800])
+def test_the_startup_budget_is_covered_by_the_probe(budget: int) -> None:
+    probe, shortest = startup_probe(serving={"probes": {"startupBudgetSeconds": budget}})
+    assert budget <= probe["failureThreshold"] * shortest < budget + shortest
+
+
+def test_startup_probe_runs_soon_after_the_container() -> None:
+    """The kubelet counts its first period from the pod: no container runs at that time."""
+    probe, _ = startup_probe()
+    assert probe["periodSeconds"] == 1
 
 
 def test_server_gets_the_variables_of_the_resource_and_ours_win() -> None:
@@ -89,12 +101,9 @@ def test_engine_may_work_without_progress_for_as_long_as_a_request(
     assert plan["readiness"]["patience"] == patience
 
 
-def test_startup_attempt_ends_before_the_next_one() -> None:
-    made = serving.deployment(model(), serving.Revision("f" * 64, "image"), SHARED, 1)
-    (server,) = made["spec"]["template"]["spec"]["containers"]
-    probe = server["startupProbe"]
-    plan = json.loads(probe["exec"]["command"][-1])
-    assert plan["seconds"] < probe["timeoutSeconds"] <= probe["periodSeconds"]
+def test_startup_attempt_ends_before_its_timeout() -> None:
+    probe, shortest = startup_probe()
+    assert shortest + engines._LEAST < probe["timeoutSeconds"]
 
 
 def test_pods_live_longer_than_they_drain() -> None:
