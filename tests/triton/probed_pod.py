@@ -9,7 +9,6 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,19 +122,3 @@ def simulated(plan: RepositoryPlan, *, ready_early: bool, **changes: Any) -> Rep
     changes |= {"simulated_load_seconds": LOAD_SECONDS, "simulated_ready_early": ready_early}
     target, draft = (replace(engine, **changes) for engine in (plan.target, plan.draft))
     return replace(plan, target=target, draft=draft)
-
-
-def kill(server: Server) -> None:
-    """End a server at once: it would wait its whole exit timeout for requests that hang."""
-    for process in reversed(server.processes()):
-        os.kill(process, signal.SIGKILL)
-
-
-@contextmanager
-def ended(server: Server) -> Iterator[None]:
-    """Kill a server at the end, whatever its state."""
-    try:
-        yield
-    finally:
-        kill(server)
-        server.stop()

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +35,6 @@ from triton.probed_pod import (
     SECONDS,
     TARGET,
     Pod,
-    ended,
-    kill,
     pod,
     simulated,
 )
@@ -49,7 +48,6 @@ def prespawned(
     plan = simulated(draft_target_plan, ready_early=True)
     with Server(executable, render(plan), tmp_path) as server:
         yield pod(server, tmp_path)
-        kill(server)
 
 
 def test_startup_needs_a_token_of_both_engines(prespawned: Pod) -> None:
@@ -112,7 +110,8 @@ def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
     server = Server(executable, render(plan), tmp_path)
     (tmp_path / "server.log").touch()
     made = pod(server, tmp_path)
-    with ThreadPoolExecutor(1) as pool, ended(server):
+    with ThreadPoolExecutor(1) as pool, ExitStack() as ends:
+        ends.callback(server.kill)
         ready = pool.submit(server.__enter__)
         for engine in made.in_order_of_load():
             assert made.probe("startup") == "the server is not ready"
@@ -146,7 +145,7 @@ def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
         assert requests(server) >= 16
         draft = 1
         assert server.metric("nv_inference_request_success") <= accepted + draft
-        kill(server)
+        server.kill()
 
 
 def requests(server: Server) -> int:
@@ -175,7 +174,7 @@ def test_step_longer_than_the_probe_waits_takes_no_pod_out(
         until(lambda: requests(server) > before, SECONDS, lambda: "the engine has no work")
         for _ in range(FAILURES):
             assert made.probe("readiness") == ""
-        kill(server)
+        server.kill()
 
 
 def test_probes_reach_a_server_whose_http_is_closed(

@@ -68,8 +68,9 @@ class Measurement:
     """A benchmark of one server; `report` is available at any time.
 
     The arms of a level alternate on the same connections, so that all of them use the same pod,
-    and see the same load and drift. Every other turn reverses their order. While a clock runs,
-    messages are only recorded; they are decoded between turns.
+    and see the same load and drift. A baseline with its own service has its own connections. Every
+    other turn reverses their order. While a clock runs, messages are only recorded; they are
+    decoded between turns.
 
     Args:
         connection: to the server.

@@ -47,7 +47,7 @@ class Request:
         claim: an existing claim; None creates one.
         storage_size, storage_class, access_mode: of the created claim.
         prompts: number of prompts of each measurement.
-        output_tokens: number of tokens of each answer of the load.
+        output_tokens: most tokens of an answer of the load.
     """
 
     backend: Backend

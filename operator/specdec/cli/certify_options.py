@@ -87,5 +87,5 @@ def check(options: Mapping[str, Any]) -> None:
     timeout = options["timeout"]
     if not 0 < timeout <= _LONGEST_MINUTES:
         raise BadRequestError(
-            f"--timeout is {timeout:g}; set it to at most {_LONGEST_MINUTES} minutes"
+            f"--timeout is {timeout:g}; set it above 0 and to at most {_LONGEST_MINUTES} minutes"
         )

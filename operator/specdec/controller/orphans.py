@@ -26,7 +26,7 @@ async def adopt_orphans(
 
 
 def _orphans(model: SpeculativeModel, observed: Observed, decision: Decision) -> list[Object]:
-    """Jobs and ConfigMaps without an owner that the decision neither applies nor deletes.
+    """Jobs and ConfigMaps that lack the owner, and that the decision neither applies nor deletes.
 
     An owner of the resource's name with another uid is a deleted predecessor of the resource. The
     garbage collector is about to delete its children, so they are not adopted.

@@ -2,8 +2,8 @@
 
 `specdec plan` and `specdec render` call `make`; `summary` turns the result into JSON. Values that
 only a cluster knows are placeholders. The digest of a checkpoint that is not given is a
-placeholder, and so are the engine keys and the repository's hash, which depend on it. The claim's
-uid is a placeholder, and so are the names of Jobs, which depend on it.
+placeholder, and so are the engine keys, which depend on it. The claim's uid is a placeholder, and
+so are the names of Jobs and the repository's hash, which depend on it.
 """
 
 import json

@@ -73,8 +73,8 @@ class Figures:
         tokens_per_round: tokens per verification step: the accepted draft tokens plus one.
         draft_length: draft tokens per round that the server uses now.
         in_flight, waiting: requests in progress, and requests in the model's queue.
-        requests_per_second, tokens_per_second: rates of finished requests and their tokens.
-        fallbacks: requests that continued without speculation.
+        requests_per_second, tokens_per_second: rates of finished requests and generated tokens.
+        fallbacks: requests that need target-only decoding, and prompts whose draft call failed.
         kv_percent: use of the fullest key/value cache.
         sources: what drafted, such as `model` or `lookup`, the most draft tokens first.
     """

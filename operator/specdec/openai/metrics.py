@@ -25,13 +25,13 @@ class Metrics:
         )
         self.first_piece = Histogram(
             "specdec_openai_first_piece_seconds",
-            "Time from a request to the first piece of its answer.",
+            "Time from a parsed request to the first piece of its answer.",
             buckets=_SECONDS,
             registry=self.registry,
         )
         self.duration = Histogram(
             "specdec_openai_request_seconds",
-            "Time from a request to the end of its answer.",
+            "Time from a parsed request to the end of its answer.",
             buckets=_SECONDS,
             registry=self.registry,
         )

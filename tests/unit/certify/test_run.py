@@ -216,7 +216,7 @@ def test_list_creates_nothing(api: FakeOperator, certify: Certify, out: Path) ->
         (("--only", "all"), "--only is 'all'; write names of the matrix with commas: baseline, "),
         (("--only", "eagle"), "nothing is tried: eagle: backend Reference 0.19.0 does not "),
         (("-n", "A b"), "--namespace is 'A b'; write a name as kubectl shows it"),
-        (("--timeout", "0"), "--timeout is 0; set it to at most 10080 minutes"),
+        (("--timeout", "0"), "--timeout is 0; set it above 0 and to at most 10080 minutes"),
         (("--heads", "x"), "--heads is 'x'; write METHOD=SOURCE with a method of Eagle, "),
     ],
 )

@@ -19,7 +19,7 @@ class AvailableReason(Reason):
     )
     CRASH_LOOP = _SECTION.blocked(
         "CrashLoop",
-        "the server exits repeatedly",
+        "the server, or a container beside it, has exited and is not ready again",
         "read the message: it has the first errors and the last line of the server's log",
     )
     STARTUP_TIMEOUT = _SECTION.blocked(

@@ -20,8 +20,9 @@ class CommonReason(Reason):
     )
     REJECTED = _SECTION.failed(
         "Rejected",
-        "the API server rejected an object of the operator",
-        "read the API server's error in the message: a quota, a policy or missing permissions",
+        "the API server rejected an object of the operator, or an object of this name belongs to "
+        "another owner",
+        "read the message: it names a quota, a policy, missing rights, or an object to delete",
     )
     IMAGE_PULL_FAILED = _SECTION.blocked(
         "ImagePullFailed", "the node cannot pull an image", "correct the image or its pull secret"

@@ -15,7 +15,7 @@ _LISTED_IMAGES = 50
 
 
 def images(facts: Facts) -> Check:
-    """Whether the nodes can pull the images that the operator names."""
+    """Whether the nodes have the operator's images of `localhost`, which no registry has."""
     name = "images"
     if isinstance(facts.operators, Unread):
         message = "the operator's Deployment was not read, and so its images are unknown"

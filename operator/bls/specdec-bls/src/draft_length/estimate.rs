@@ -11,7 +11,7 @@ const KEPT_SECONDS: f64 = 0.9;
 const KEPT_ROUNDS: f64 = 0.995;
 /// A new duration moves an estimate of the lowest duration by this share of their difference: by
 /// `RISE` if the new duration is above the estimate, by `FALL` if it is below. The estimate
-/// therefore stays near the lowest durations, even if nine of ten are longer because of waits.
+/// therefore stays near the lowest durations, even if half of them are longer because of waits.
 const RISE: f64 = 0.03;
 const FALL: f64 = 0.3;
 /// Seconds after which the weight of an observation of acceptance has fallen to 1/e (37 %). It

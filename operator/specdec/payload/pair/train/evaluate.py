@@ -246,7 +246,7 @@ def write_figures(out: Path, work: Path, corpus: Corpus, tokenizer: Tokenizer) -
 
 
 def _shipped(out: Path) -> list[Path]:
-    """Every file of the pair but the manifest and the folder of training code."""
+    """The two checkpoints and the prompts: what the manifest lists."""
     return sorted([*(out / "target").iterdir(), *(out / "draft").iterdir(), out / "prompts.jsonl"])
 
 

@@ -92,11 +92,12 @@ class Generator:
                 self._step(tokens, drafts, rules, progress)
                 yield progress
         finally:
+            # A caller may stop at the last step, or at a stop word.
             if drafter is not None:
                 drafter.close()
             with self._lock:
                 self._active -= 1
-        self._judge(progress)
+            self._judge(progress)
 
     def _step(
         self, tokens: list[int], drafts: list[int], rules: Sampling, progress: Progress
