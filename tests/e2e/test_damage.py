@@ -11,6 +11,9 @@ from demo.progress import why_not
 from e2e.test_healing import kill
 from e2e.world import DEADLINE_SECONDS, Object, World, model
 
+# Triton 2.51 ends while it loads if the processors are so busy that a process of a model gets none
+# for a second.
+_STARVED = "boost::interprocess::lock_exception"
 # Each has a volume of its own, so that both are damaged at the same time.
 NAMES = ("damage-a", "damage-b")
 BODIES = [model(name, claim=None) for name in NAMES]
@@ -133,9 +136,11 @@ class Damaged:
         assert world.unfinished(service.claim) == []
         assert not service.foreign().exists()
         (after,) = world.pods(name)
-        restarts = after["status"]["containerStatuses"][0]["restartCount"]
+        (server,) = after["status"]["containerStatuses"]
+        last = server.get("lastState", {}).get("terminated", {}).get("message", "")
         limit = 0 if self._start == "pod" else 4
-        assert restarts <= limit, "it waited, the kubelet did not try again"
+        waited = server["restartCount"] <= limit or _STARVED in last
+        assert waited, f"the kubelet started the container again: {last}"
 
 
 @pytest.mark.parametrize("number", range(len(REASONS)), ids=[d.__name__ for d in REASONS])
