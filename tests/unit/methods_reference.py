@@ -13,6 +13,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from specdec.api.matrix import matrix
+from specdec.backends.methods.re_drafter import ANY_BASE
 from specdec.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def render() -> str:
     """The whole page as Markdown."""
     template = TEMPLATE.read_text("utf-8")
     page = METHOD.sub(lambda match: "\n".join(_section(**match.groupdict())), template)
+    page = page.replace("{{ any_base }}", ANY_BASE)
     return page.replace("{{ overview }}", "\n".join(_overview(template)))
 
 

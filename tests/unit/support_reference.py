@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from specdec.api.matrix import Support, advisories, matrix
+from specdec.backends.methods.re_drafter import ANY_BASE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 HEAD = """\
@@ -61,7 +62,7 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
     if "ReDrafter" in row.method_architectures:
         yield ""
-        yield "`ReDrafter` takes Qwen2ForCausalLM from release 1.0.0 on."
+        yield f"`ReDrafter` takes Qwen2ForCausalLM from release {ANY_BASE} on."
     yield ""
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
     if len(row.fronts) > 1:

@@ -94,8 +94,8 @@ def generate(
 
     Several prompts are sent as concurrent requests; their responses are printed in order. With
     --json, a single prompt prints a line for each chunk and then a summary; several prompts print
-    one summary each. An example with an
-    OpenAI endpoint: specdec generate --url http://localhost:9000/v1 --chat --prompt hello.
+    one summary each. An example with an OpenAI endpoint:
+    specdec generate --url http://localhost:9000/v1 --chat --prompt hello.
 
     Exit status: 0 success, 1 refused by the server, 2 bad input, 3 the server cannot be reached.
     """

@@ -9,7 +9,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import serving
 from specdec.desired.pod import Volume
 from specdec.dry_run.plan import repository
-from specdec.payload.serving import engines
+from specdec.payload.serving import engines, health
 from specdec.triton import start
 from specdec.triton.layout import Launch, Mode
 from support.simulated_cluster import World, fetched, resource
@@ -32,6 +32,7 @@ def startup_probe(**spec: Any) -> tuple[dict[str, Any], float]:
 def test_the_startup_budget_is_covered_by_the_probe(budget: int) -> None:
     probe, shortest = startup_probe(serving={"probes": {"startupBudgetSeconds": budget}})
     assert budget <= probe["failureThreshold"] * shortest < budget + shortest
+    assert health._LEAST == engines._LEAST
 
 
 def test_startup_probe_runs_soon_after_the_container() -> None:

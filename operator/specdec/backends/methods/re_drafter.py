@@ -15,20 +15,20 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version
 from specdec.triton.plan import Parameters
 
-# From release `_ANY_BASE` on, the converter accepts any base model. Older converters read the base
+# From release `ANY_BASE` on, the converter accepts any base model. Older converters read the base
 # model themselves, and support only the class `_LLAMA` without quantization.
-_ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
+ANY_BASE, _LLAMA = "1.0.0", "LlamaForCausalLM"
 _BUILT_IN = {"num_beams", "draft_len_per_beam", "greedy_search"}
 
 
 def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
     """The converter of the release can quantize, if the spec requests quantization."""
     field, release = heads.quantized(model), version(model)
-    if not field or at_least(release, _ANY_BASE):
+    if not field or at_least(release, ANY_BASE):
         return None
     return invalid(
         f"{field}, and the ReDrafter converter of {release} quantizes nothing: remove "
-        f"quantization, or set runtime.version to {_ANY_BASE} or newer"
+        f"quantization, or set runtime.version to {ANY_BASE} or newer"
     )
 
 
@@ -60,7 +60,7 @@ class ReDrafterMethod(MethodDefinition):
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
         able = heads.architectures(model)
-        if not at_least(version(model), _ANY_BASE):
+        if not at_least(version(model), ANY_BASE):
             able = tuple(name for name in able if name == _LLAMA)
         yield from heads.fit(model, facts, able).findings
 

@@ -91,13 +91,17 @@ class Generator:
                 drafts = self._proposal(drafter, tokens, room, rules)
                 self._step(tokens, drafts, rules, progress)
                 yield progress
+        except GeneratorExit:
+            # The caller left at the last token, or at a stop word.
+            self._judge(progress)
+            raise
+        else:
+            self._judge(progress)
         finally:
-            # A caller may stop at the last step, or at a stop word.
             if drafter is not None:
                 drafter.close()
             with self._lock:
                 self._active -= 1
-            self._judge(progress)
 
     def _step(
         self, tokens: list[int], drafts: list[int], rules: Sampling, progress: Progress
