@@ -28,6 +28,8 @@ _EARLY = 1
 # Seconds. The kubelet counts the first period from the pod's creation, when no container runs, so
 # that a longer period would delay every start.
 _STARTUP_PERIOD = 1
+# Seconds. A restart follows half a minute of failures, so that one run in ten seconds is enough.
+_LIVENESS_PERIOD = 10
 # Seconds. An engine with work may show no progress for at least this long before a probe fails.
 _LEAST_PATIENCE = 60
 
@@ -130,7 +132,7 @@ class Front:
                 programs.startup, attempts, _STARTUP_PERIOD, self.attempt_seconds
             ),
             "readinessProbe": _probe(programs.readiness, 3, _PERIOD, 10),
-            "livenessProbe": _probe(programs.liveness, 6, _PERIOD, 9),
+            "livenessProbe": _probe(programs.liveness, 3, _LIVENESS_PERIOD, 9),
         }
 
 

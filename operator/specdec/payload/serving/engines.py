@@ -25,9 +25,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 STATE = Path(os.environ.get("SPECDEC_ENGINES", "/tmp/specdec-engines"))  # noqa: S108
 KEY = Path(os.environ.get("SPECDEC_PROBE_KEY", "/tmp/specdec-probe-key"))  # noqa: S108
@@ -60,8 +59,7 @@ _WORK = (
 _QUEUED = "nv_inference_pending_request_count"
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The server that is probed; see the module."""
 
     http: int
@@ -74,21 +72,28 @@ class Plan:
     answer: str = "tokens"
 
 
-@dataclass
 class Record:
     """What is known of an engine, or of the ranks.
 
-    Attributes:
+    Args:
         at: when it last gave proof that it works, on the monotonic clock.
         progress: its counters then.
         unanswered: requests of this probe since then that it has not answered.
         failed: whether it has failed since then.
     """
 
-    at: float
-    progress: dict[str, float] = field(default_factory=dict)
-    unanswered: int = 0
-    failed: bool = False
+    def __init__(
+        self,
+        at: float,
+        progress: Mapping[str, float] | None = None,
+        *,
+        unanswered: int = 0,
+        failed: bool = False,
+    ) -> None:
+        self.at = at
+        self.progress = dict(progress or {})
+        self.unanswered = unanswered
+        self.failed = failed
 
 
 def startup(plan: Plan) -> str:
@@ -255,7 +260,7 @@ def load() -> dict[str, Record]:
 def save(records: Mapping[str, Record]) -> None:
     """Write the records for the next probe, and for the liveness probe."""
     part = STATE.with_name(f"{STATE.name}.part")
-    part.write_text(json.dumps({name: asdict(record) for name, record in records.items()}))
+    part.write_text(json.dumps({name: vars(record) for name, record in records.items()}))
     part.replace(STATE)
 
 

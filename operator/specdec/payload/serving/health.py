@@ -18,8 +18,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STATE = Path(os.environ.get("SPECDEC_HEALTH", "/tmp/specdec-health"))  # noqa: S108
@@ -35,21 +34,23 @@ _DONE = ("trtllm_request_success_total", "trtllm_generation_tokens_total")
 _NO_PROOF = ("cancelled", "timeout")
 
 
-@dataclass
 class Record:
     """What is known of the server.
 
-    Attributes:
+    Args:
         at: when it last gave proof that it generates, on the monotonic clock.
         asked: when it was last asked for a token, or gave proof.
         done: its counters at the time `at`.
         failed: whether it has failed since then.
     """
 
-    at: float
-    asked: float
-    done: list[str] = field(default_factory=list)
-    failed: bool = False
+    def __init__(
+        self, at: float, asked: float, done: Sequence[str] = (), *, failed: bool = False
+    ) -> None:
+        self.at = at
+        self.asked = asked
+        self.done = list(done)
+        self.failed = failed
 
 
 def startup(port: int, seconds: float) -> str:
@@ -145,7 +146,7 @@ def load() -> Record | None:
 def save(record: Record) -> None:
     """Write the record for the next probe."""
     part = STATE.with_name(f"{STATE.name}.part")
-    part.write_text(json.dumps(asdict(record)))
+    part.write_text(json.dumps(vars(record)))
     part.replace(STATE)
 
 
