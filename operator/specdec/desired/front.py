@@ -28,7 +28,7 @@ _EARLY = 1
 # Seconds. The kubelet counts the first period from the pod's creation, when no container runs, so
 # that a longer period would delay every start.
 _STARTUP_PERIOD = 1
-# Seconds. A restart follows half a minute of failures, so that one run in ten seconds is enough.
+# Seconds. Three failures restart the server, 20 to 30 seconds after it began to fail.
 _LIVENESS_PERIOD = 10
 # Seconds. An engine with work may show no progress for at least this long before a probe fails.
 _LEAST_PATIENCE = 60

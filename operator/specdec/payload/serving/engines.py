@@ -72,6 +72,7 @@ class Plan(NamedTuple):
     answer: str = "tokens"
 
 
+# Not a dataclass: that module takes a fifth of the time of a probe.
 class Record:
     """What is known of an engine, or of the ranks.
 
