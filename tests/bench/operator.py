@@ -17,6 +17,7 @@ from cluster import ControlPlane
 from controlplane.operating import ACCOUNT, Lab, Operator, until
 from controlplane.pipeline import at_rest, serve
 from support.bench_report import Report
+from support.documents import SERVED
 
 ROOT = Path(__file__).resolve().parents[2]
 _RESIDENT_MIB = 120.0
@@ -58,8 +59,7 @@ def _running() -> Iterator[tuple[Operator, ControlPlane]]:
         rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
         objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        # kubectl wait refuses a definition that has no conditions at all yet.
-        for condition in ("jsonpath={.status.conditions}", "condition=Established"):
+        for condition in SERVED:
             plane.kubectl(
                 *("wait", "crd/speculativemodels.specdec.dev"),
                 *(f"--for={condition}", "--timeout=60s"),

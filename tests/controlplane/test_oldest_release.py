@@ -10,7 +10,7 @@ import yaml
 from cluster import ClusterError, ControlPlane
 from controlplane.specm import Resources
 from support.crd_cases import good
-from support.documents import definition
+from support.documents import SERVED, definition
 from support.quickstarts import ROOT
 
 pytestmark = pytest.mark.controlplane
@@ -27,8 +27,7 @@ def oldest() -> Iterator[ControlPlane]:
 
 def test_oldest_release_accepts_the_definition_and_good_resources(oldest: ControlPlane) -> None:
     oldest.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(definition()))
-    # kubectl wait refuses a definition that has no conditions at all yet.
-    for condition in ("jsonpath={.status.conditions}", "condition=Established"):
+    for condition in SERVED:
         oldest.kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
     resources = Resources(oldest.kubeconfig, "default")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR, build
 from support.triton_server import Server, installed_server
 
+_LOG_CHARACTERS = 3000
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs the server."""
@@ -23,6 +25,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.triton)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the log of each server that ended by itself to the report of a failed test."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, value in item.funcargs.items():
+            if isinstance(value, Server) and value.status() is not None:
+                title = f"{name} ended with {value.status()}"
+                report.sections.append((title, value.log()[-_LOG_CHARACTERS:]))
+    return report
 
 
 @dataclass(frozen=True)
