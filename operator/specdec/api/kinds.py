@@ -6,7 +6,7 @@ The table replaces API discovery: no requests at start, no cache file on a read-
 from typing import NamedTuple
 
 from specdec.api import names
-from specdec.api.model import API_VERSION, KIND, PLURAL
+from specdec.api.resource_kind import API_VERSION, KIND, PLURAL
 
 
 class OptionalKind(NamedTuple):

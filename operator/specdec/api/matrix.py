@@ -1,5 +1,7 @@
 """The support matrix: what each backend supports in which version, read from `support.yaml`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +9,6 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from specdec.api.methods.block import Control
 from specdec.api.tables import table
 
 # The default of `spec.runtime.frontend`.
@@ -22,6 +23,8 @@ def _data() -> Any:
 
 
 if TYPE_CHECKING:
+    # The fetch Job reads this table and needs no model.
+    from specdec.api.methods.block import Control
 
     class Backend(StrEnum):
         """What serves the models: a row of `support.yaml`, and a package of `backends`."""

@@ -26,6 +26,7 @@ from specdec.api.model_spec import (
 )
 from specdec.api.networking import Networking
 from specdec.api.pods import Pods
+from specdec.api.resource_kind import API_VERSION, GROUP, KIND, PLURAL, VERSION
 from specdec.api.serving import Serving
 from specdec.api.source import Fetch, HuggingFaceSource, PvcSource, Source
 from specdec.api.speculation import Method, Speculation
@@ -57,12 +58,6 @@ __all__ = [
     "Verification",
     "explain",
 ]
-
-GROUP = "specdec.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
-KIND = "SpeculativeModel"
-PLURAL = "speculativemodels"
 
 
 class Runtime(Value):

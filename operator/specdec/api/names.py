@@ -1,11 +1,17 @@
 """Names, labels, content hashes and the layout of the volume, shared by builders and readers."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from specdec.api.model import API_VERSION, GROUP, KIND, SpeculativeModel
+from specdec.api.resource_kind import API_VERSION, GROUP, KIND
+
+if TYPE_CHECKING:
+    # Jobs read names and need no model. To load it takes longer than the rest of their start.
+    from specdec.api.model import SpeculativeModel
 
 MANAGER = "specdec"
 MANAGED_BY = "app.kubernetes.io/managed-by"
