@@ -15,8 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import yaml
-
 from cluster import ClusterError, ControlPlane, processes
 from controlplane.metrics import total
 from controlplane.reading import Reader
@@ -48,7 +46,7 @@ def until(
     def missing() -> str:
         return f"not within {seconds:g} s: {what if isinstance(what, str) else what()}"
 
-    processes.until(true, seconds, missing, step=0.1)
+    processes.until(true, seconds, missing, step=0.2)
     return values[-1]
 
 
@@ -210,7 +208,8 @@ class Lab:
         return self.plane.kubectl("-n", self.namespace, *args, stdin=stdin)
 
     def apply(self, *bodies: Object) -> None:
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(bodies))
+        for body in bodies:
+            self._reader.apply(body)
 
     def patch(self, kind: str, name: str, change: Object) -> None:
         self._reader.patch(kind, name, change)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cluster.api import MERGE_PATCH, Api
+from cluster.api import APPLY, MERGE_PATCH, Api
 from cluster.errors import ClusterError, RefusedError
 from specdec.api.kinds import PLURALS
 from specdec.api.model import KIND
@@ -32,7 +32,7 @@ _SHORT = {
 
 
 class Reader:
-    """Reads and patches what is in one namespace, as `kubectl get` and `kubectl patch` do."""
+    """Reads, applies and patches what is in one namespace, as kubectl does."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._api = Api(kubeconfig)
@@ -65,6 +65,12 @@ class Reader:
     def all(self, kinds: str, selector: str = "") -> list[Object]:
         """The objects of one kind, or of several with commas between, that have the labels."""
         return [body for kind in kinds.split(",") for body in self._listed(kind, selector)]
+
+    def apply(self, body: Object) -> None:
+        """Create the object or change it, as `kubectl apply --server-side` does."""
+        _, _, path = self._place(body["kind"].lower())
+        options = "fieldManager=kubectl&fieldValidation=Strict&force=true"
+        self._api.call("PATCH", f"{path}/{body['metadata']['name']}?{options}", body, APPLY)
 
     def patch(self, kind: str, name: str, change: Object) -> None:
         """Lay a change over the object."""

@@ -1,5 +1,7 @@
 """A refused change of a claim stops nothing, and the spec can be set back."""
 
+import json
+
 import pytest
 
 from controlplane.operating import Lab, Object, until
@@ -22,7 +24,8 @@ def bound(lab: Lab) -> Lab:
             "claimRef": {"namespace": lab.namespace, "name": "pair-models"},
         },
     }
-    lab.apply(volume)
+    # Volumes are in no namespace, so the Lab does not apply them.
+    lab.plane.kubectl("apply", "-f", "-", stdin=json.dumps(volume))
     return lab
 
 

@@ -5,21 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from controlplane.operating import Lab, Object, until
+from support.documents import definition, load, load_all
 
 pytestmark = pytest.mark.controlplane
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "manifests" / "samples"
-CRD = ROOT / "crds" / "speculativemodels.yaml"
 
 
 def in_git() -> dict[str, Object]:
     """The SpeculativeModels of all samples by name."""
     files = sorted(SAMPLES.glob("*.yaml"))
-    bodies = [body for file in files for body in yaml.safe_load_all(file.read_text())]
+    bodies = [body for file in files for body in load_all(file.read_text())]
     return {b["metadata"]["name"]: b for b in bodies if b["kind"] == "SpeculativeModel"}
 
 
@@ -88,11 +87,9 @@ def test_live_samples_equal_git_with_scalar_defaults(
     by_server = ("--server-side", "--dry-run=server", "--force-conflicts", "-o", "yaml")
     text = lab.kubectl(*apply, *by_server, "--field-manager=argocd-controller")
     asked = {
-        b["metadata"]["name"]: b
-        for b in yaml.safe_load(text)["items"]
-        if b["kind"] == "SpeculativeModel"
+        b["metadata"]["name"]: b for b in load(text)["items"] if b["kind"] == "SpeculativeModel"
     }
-    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     live = seen(lab)
     for name, body in git.items():
         actual = live[name]

@@ -106,6 +106,7 @@ class Tour:
 
     def __post_init__(self) -> None:
         self._api = Api(self.lab.plane.kubeconfig)
+        self._newest: dict[str, tuple[int, str]] = {}
 
     def go(self) -> None:
         """Run the whole tour; the resources proceed independently."""
@@ -200,9 +201,10 @@ class Tour:
 
     def _poll(self) -> None:
         """Keep new statuses, and end the Jobs that are due."""
-        newest = {body["metadata"]["name"]: mark(body) for body in self.seen}
         for body in self._list(f"/apis/{API_VERSION}", PLURAL):
-            if "status" in body and newest.get(body["metadata"]["name"]) != mark(body):
+            name = body["metadata"]["name"]
+            if "status" in body and self._newest.get(name) != mark(body):
+                self._newest[name] = mark(body)
                 self.seen.append(body)
         jobs = {job["metadata"]["name"]: job for job in self._list("/apis/batch/v1", "jobs")}
         for pod in self._list("/api/v1", "pods"):

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in ours[1:]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world() -> Iterator[World]:
     """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
     with up(NAME, install, keep=KEEP) as made:
@@ -77,20 +77,20 @@ def rolled_out(kubectl: Kubectl) -> None:
     kubectl(*status, "--timeout=120s", timeout=130)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def record(world: World) -> Iterator[Record]:
     """The statuses and requests of the operator since the first test began."""
     with recording(world) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gpus(world: World) -> None:
     """Simulated GPUs; the node offers none before a test asks for them."""
     world.node.offer_gpus(8)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def early(world: World, request: pytest.FixtureRequest) -> EarlyResources:
     """The resources of tests that have not begun."""
     return EarlyResources(world, request.session.items)

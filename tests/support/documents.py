@@ -18,6 +18,11 @@ def load(text: str) -> Any:
     return yaml.load(text, yaml.CSafeLoader)
 
 
+def load_all(text: str) -> list[Any]:
+    """All documents of a file."""
+    return list(yaml.load_all(text, yaml.CSafeLoader))
+
+
 @cache
 def definition() -> dict[str, Any]:
     """The CustomResourceDefinition; not to be changed by a test."""

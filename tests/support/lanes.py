@@ -14,10 +14,9 @@ _NODE = ("tests/e2e/", "tests/cluster/test_node.py")
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
-# These have control planes of their own.
+# These have a control plane of their own.
 _WATCHES = ("tests/controlplane/test_watches.py",)
-_DEFINITION = ("tests/controlplane/test_crd.py", "tests/controlplane/test_crd_hostile.py")
-LANES = (_NODE, _OPERATOR, _SERVERS, _RELEASE, _WATCHES, _DEFINITION)
+LANES = (_NODE, _OPERATOR, _SERVERS, _RELEASE, _WATCHES)
 
 
 def lane(nodeid: str) -> str:

@@ -59,11 +59,16 @@ def answers(server: Server, prompts: list[str], model: str, **values: Any) -> li
         return list(pool.map(one, prompts))
 
 
+@pytest.fixture(scope="module")
+def plain(adaptive_server: Server, prompts: list[str]) -> list[str]:
+    """The answers of the target alone, which both servers have."""
+    return answers(adaptive_server, prompts, "ensemble")
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_adaptive_lengths_change_no_token(
-    adaptive_server: Server, prompts: list[str], stream: bool
+    adaptive_server: Server, prompts: list[str], plain: list[str], stream: bool
 ) -> None:
-    plain = answers(adaptive_server, prompts, "ensemble")
     before = adaptive_server.metric("specdec_accepted_tokens_total")
     assert answers(adaptive_server, prompts, BLS, stream=stream) == plain
     assert adaptive_server.metric("specdec_accepted_tokens_total") > before
@@ -84,9 +89,8 @@ def test_a_draft_length_of_the_request_is_kept(
 
 
 def test_the_target_finishes_alone_where_the_draft_fails(
-    failing_draft_server: Server, prompts: list[str]
+    failing_draft_server: Server, prompts: list[str], plain: list[str]
 ) -> None:
-    plain = answers(failing_draft_server, prompts, "ensemble")
     before = failing_draft_server.metric("specdec_fallback_total")
     assert answers(failing_draft_server, prompts, BLS, num_draft_tokens=4) == plain
     assert failing_draft_server.metric("specdec_fallback_total") - before > len(prompts) / 2
@@ -100,8 +104,7 @@ def test_the_target_finishes_alone_where_the_draft_fails(
 
 
 def test_adaptive_answers_are_equal_where_the_draft_fails(
-    failing_draft_server: Server, prompts: list[str]
+    failing_draft_server: Server, prompts: list[str], plain: list[str]
 ) -> None:
-    plain = answers(failing_draft_server, prompts, "ensemble")
     assert answers(failing_draft_server, prompts, BLS) == plain
     assert answers(failing_draft_server, prompts, BLS, stream=True) == plain
