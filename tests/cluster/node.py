@@ -14,6 +14,10 @@ NAMES = ("containerd", "coredns", "kubelet", "kube-proxy", "gpuplugin")
 CONTAINERD = "/run/containerd/containerd.sock"
 _PAUSE = "localhost/specdec-pause:1"
 _CGROUPS = Path("/sys/fs/cgroup")
+# Ten times the default, by the file of cgroup v1 and of v2. Linux gives each session an equal
+# share of the processors, and all pods of a node are but one more. Beside a parallel run of tests
+# they would get none for seconds, and Triton 2.51 then ends the server.
+_SHARES = {"cpu.shares": "10240", "cpu.weight": "1000"}
 _PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
 
 
@@ -246,6 +250,9 @@ def _create_cgroup(state: State) -> None:
         if root == _CGROUPS:
             controllers = (root / "cgroup.controllers").read_text().split()
             (root / "cgroup.subtree_control").write_text(" ".join(f"+{c}" for c in controllers))
+        for name, share in _SHARES.items():
+            if (top / name).exists():
+                (top / name).write_text(share)
 
 
 def _removed(top: Path) -> bool:

@@ -55,7 +55,12 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
             "draftTarget": {"draft": {"source": source("draft"), "limits": dict(limits)}},
         },
         "storage": storage,
-        "serving": {"sharedMemory": "256Mi", "drain": {"timeoutSeconds": 10}},
+        "serving": {
+            "sharedMemory": "256Mi",
+            "drain": {"timeoutSeconds": 10},
+            # Pods without a request get next to no processor beside those that have one.
+            "resources": {"requests": {"cpu": "100m"}},
+        },
         # Only one test is about it; its requests and pods would disturb the others.
         "verification": {"mode": "Disabled"},
     }

@@ -116,6 +116,9 @@ class Server:
                 [*self._command, *arguments[1:]],
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                # Linux gives a session a share of the processors of its own. In that of the tests,
+                # a process of a model may get none for a second, and Triton then ends the server.
+                start_new_session=True,
                 # One thread: the models are tiny, and tests share few cores.
                 env={
                     **os.environ,
