@@ -15,8 +15,10 @@ def test_a_lane_holds_whole_folders_and_any_other_file_is_its_own() -> None:
     assert lane("tests/controlplane/test_crd.py::test_a") != lane(
         "tests/chart/test_lua.py::test_a"
     )
-    crd, other = (lane(f"tests/controlplane/test_{name}.py::test_a") for name in ("crd", "top"))
-    assert lane("tests/controlplane/test_crd_hostile.py::test_b") == crd != other
+    watches, top = (
+        lane(f"tests/controlplane/test_{name}.py::test_a") for name in ("watches", "top")
+    )
+    assert lane("tests/controlplane/test_crd.py::test_b") == top != watches
     assert lane("tests/unit/test_suite.py::test_a[x::y]") == "tests/unit/test_suite.py"
 
 
