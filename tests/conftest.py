@@ -45,7 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collection, which would take a third of the time.
 
-    Modules and tests, most of the objects, stay exempt from it. They are alive to the end, and the
+    Modules and tests are most of the objects and live to the end, so they stay exempt from it: the
     benchmark collects garbage before each of its blocks.
     """
     gc.disable()

@@ -14,10 +14,10 @@ from pathlib import Path
 import yaml
 
 from cluster import ControlPlane
+from controlplane.conftest import known
 from controlplane.operating import ACCOUNT, Lab, Operator, until
 from controlplane.pipeline import at_rest, serve
 from support.bench_report import Report
-from support.documents import SERVED
 
 ROOT = Path(__file__).resolve().parents[2]
 _RESIDENT_MIB = 120.0
@@ -59,11 +59,7 @@ def _running() -> Iterator[tuple[Operator, ControlPlane]]:
         rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
         objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
         plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        for condition in SERVED:
-            plane.kubectl(
-                *("wait", "crd/speculativemodels.specdec.dev"),
-                *(f"--for={condition}", "--timeout=60s"),
-            )
+        until(lambda: known(plane), "a known definition")
         with Operator(plane.service_account(*ACCOUNT), Path(scratch) / "operator.log") as operator:
             yield operator, plane
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cluster import binaries
+from support.documents import load_all
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "specdec-operator"
@@ -62,15 +61,14 @@ class Helm:
         text = self(
             "template", release, CHART, "--namespace", NAMESPACE, version, values=values or {}
         )
-        # In C: the definition is long, and every set of values renders it.
-        return [body for body in yaml.load_all(text, Loader=yaml.CSafeLoader) if body]
+        return [body for body in load_all(text) if body]
 
 
 def kustomized(folder: Path) -> list[Object]:
     """The objects of a folder of manifests."""
     argv = [str(binaries.path("kubectl")), "kustomize", str(folder)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    return list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
+    return load_all(done.stdout)
 
 
 def single(objects: list[Object], kind: str) -> Object:

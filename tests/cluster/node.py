@@ -15,8 +15,8 @@ CONTAINERD = "/run/containerd/containerd.sock"
 _PAUSE = "localhost/specdec-pause:1"
 _CGROUPS = Path("/sys/fs/cgroup")
 # Ten times the default, by the file of cgroup v1 and of v2. Linux gives each session an equal
-# share of the processors, and all pods of a node are but one more. Beside a parallel run of tests
-# they would get none for seconds, and Triton 2.51 then ends the server.
+# share of the processors, and all pods of a node together the share of one session. Beside a
+# parallel run of tests they may get none for a second, and Triton 2.51 may then end a server.
 _SHARES = {"cpu.shares": "10240", "cpu.weight": "1000"}
 _PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
 

@@ -1,9 +1,8 @@
 """A refused change of a claim stops nothing, and the spec can be set back."""
 
-import json
-
 import pytest
 
+from cluster.api import Api
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import resource, serve, unwritten
 
@@ -24,8 +23,7 @@ def bound(lab: Lab) -> Lab:
             "claimRef": {"namespace": lab.namespace, "name": "pair-models"},
         },
     }
-    # Volumes are in no namespace, so the Lab does not apply them.
-    lab.plane.kubectl("apply", "-f", "-", stdin=json.dumps(volume))
+    Api(lab.plane.kubeconfig).apply(volume)
     return lab
 
 

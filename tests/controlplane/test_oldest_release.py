@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from cluster import ClusterError, ControlPlane
+from controlplane.conftest import define
 from controlplane.specm import Resources
 from support.crd_cases import good
-from support.documents import SERVED, definition
+from support.documents import definition
 from support.quickstarts import ROOT
 
 pytestmark = pytest.mark.controlplane
@@ -26,9 +27,7 @@ def oldest() -> Iterator[ControlPlane]:
 
 
 def test_oldest_release_accepts_the_definition_and_good_resources(oldest: ControlPlane) -> None:
-    oldest.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(definition()))
-    for condition in SERVED:
-        oldest.kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
+    define(oldest)
     resources = Resources(oldest.kubeconfig, "default")
     try:
         for case in good():

@@ -203,8 +203,8 @@ class Tour:
         """Keep new statuses, and end the Jobs that are due."""
         for body in self._list(f"/apis/{API_VERSION}", PLURAL):
             name = body["metadata"]["name"]
-            if "status" in body and self._newest.get(name) != mark(body):
-                self._newest[name] = mark(body)
+            if "status" in body and self._newest.get(name) != (newest := mark(body)):
+                self._newest[name] = newest
                 self.seen.append(body)
         jobs = {job["metadata"]["name"]: job for job in self._list("/apis/batch/v1", "jobs")}
         for pod in self._list("/api/v1", "pods"):

@@ -16,7 +16,6 @@ from demo.progress import Progress, has_failed, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.tools import ROOT
 from specdec.client import Answer, Client, Request, metrics
-from support.documents import SERVED
 
 OPERATOR = ("specdec-system", "specdec-operator")
 MODEL = "reference-draft-target"
@@ -34,7 +33,11 @@ def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
     namespace, name = OPERATOR
     before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
     kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"), timeout=120)
-    for condition in SERVED:
+    # The names first: kubectl refuses conditions that are null, which are set together with them.
+    for condition in (
+        "jsonpath={.status.acceptedNames.kind}=SpeculativeModel",
+        "condition=Established",
+    ):
         kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
     if before is not None:
         # The tag stays the same when the image behind it changes.

@@ -8,10 +8,6 @@ import yaml
 
 CRD = Path(__file__).parents[2] / "crds" / "speculativemodels.yaml"
 
-# One after the other for `kubectl wait`, until the API serves the definition. The names are first:
-# kubectl refuses conditions that are null, and the API sets them in the same write as the names.
-SERVED = ("jsonpath={.status.acceptedNames.kind}=SpeculativeModel", "condition=Established")
-
 
 def load(text: str) -> Any:
     """One YAML document as plain values."""

@@ -116,8 +116,8 @@ class Server:
                 [*self._command, *arguments[1:]],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Linux gives a session a share of the processors of its own. In that of the tests,
-                # a process of a model may get none for a second, and Triton then ends the server.
+                # Linux gives each session an equal share of the processors. In the session of the
+                # tests, a model may get none for a second, after which Triton may end the server.
                 start_new_session=True,
                 # One thread: the models are tiny, and tests share few cores.
                 env={
@@ -176,6 +176,13 @@ class Server:
         """What the server has written so far."""
         return self._log.read_text("utf-8", "replace")
 
+    def log_summary(self) -> str:
+        """The first errors of the log, and its end."""
+        log = self.log()
+        # A table of all settings separates the errors of the start from the end.
+        errors = [line for line in log.splitlines() if line.startswith("E")]
+        return "\n".join([*errors[:20], log[-1000:]])
+
     def shared_memory(self) -> list[Path]:
         """This server's regions in /dev/shm."""
         return sorted(Path("/dev/shm").glob(f"{self._prefix}*"))
@@ -213,11 +220,9 @@ class Server:
         return _get(f"http://127.0.0.1:{self.metrics_port}/metrics")
 
     def _failure(self, message: str) -> ServerError:
-        log = self.log()
+        summary = self.log_summary()
         self.kill()
-        # A table of every setting ends the log; the reason stands far above it.
-        errors = [line for line in log.splitlines() if line.startswith("E")]
-        return ServerError("\n".join([message, *errors[:20], log[-500:]]))
+        return ServerError(f"{message}\n{summary}")
 
     def _ready_or_dead(self) -> bool:
         if self._process is None or self._process.poll() is not None:

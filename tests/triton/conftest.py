@@ -16,8 +16,6 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR, build
 from support.triton_server import Server, installed_server
 
-_LOG_CHARACTERS = 3000
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs the server."""
@@ -37,7 +35,7 @@ def pytest_runtest_makereport(
         for name, value in item.funcargs.items():
             if isinstance(value, Server) and value.status() is not None:
                 title = f"{name} ended with {value.status()}"
-                report.sections.append((title, value.log()[-_LOG_CHARACTERS:]))
+                report.sections.append((title, value.log_summary()))
     return report
 
 
