@@ -24,7 +24,7 @@ TINY = {
 CRAWLING = {
     "probes": {"startupBudgetSeconds": 30},
     "drain": {"timeoutSeconds": 0},
-    "resources": {"limits": {"cpu": "10m"}},
+    "resources": {"requests": {"cpu": "10m"}, "limits": {"cpu": "10m"}},
 }
 # Lasting faults that take long to show: all resources are applied before the first test.
 LASTING = {
