@@ -1,5 +1,6 @@
 """The client of the Triton server: one gRPC stream for each request."""
 
+import asyncio
 import struct
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ class Triton:
         self._channel = Channel(connection.url)
         self._model = model
         self._layouts: dict[tuple[str, ...], PieceLayout] = {}
+        self._counts: set[asyncio.Task[int | None]] = set()
 
     async def __aenter__(self) -> "Triton":
         await self._server.__aenter__()
@@ -99,6 +101,8 @@ class Triton:
 
     async def __aexit__(self, *error: Any) -> None:
         self._channel.close()
+        if self._counts:
+            await asyncio.wait(self._counts, timeout=CONNECT_SECONDS)
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
@@ -127,7 +131,17 @@ class Triton:
         return bool(reply.ready)
 
     async def prompt_tokens(self, prompt: str) -> int | None:
-        """The number of tokens of a prompt, from the model `preprocessing`."""
+        """The number of tokens of a prompt, from the model `preprocessing`.
+
+        If the caller is cancelled, the request goes on: Triton 2.51 can crash when a client
+        cancels a unary request.
+        """
+        count = asyncio.create_task(self._prompt_tokens(prompt))
+        self._counts.add(count)
+        count.add_done_callback(self._counts.discard)
+        return await asyncio.shield(count)
+
+    async def _prompt_tokens(self, prompt: str) -> int | None:
         text = np.array([[prompt.encode()]], dtype=np.object_)
         tensors = {"QUERY": text, "REQUEST_OUTPUT_LEN": np.ones((1, 1), np.int32)}
         request = infer_request(PREPROCESSING, tensors, ("REQUEST_INPUT_LEN",))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import grpc
@@ -24,7 +25,10 @@ OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 @dataclass
 class Script:
-    """The responses of the server: chunks of text, the counts after each, or an error."""
+    """The responses of the server: chunks of text, the counts after each, or an error.
+
+    A unary request sets `asked`, waits for `answers`, and records whether the client still waits.
+    """
 
     chunks: Iterable[str] = ("a", "b")
     counts: tuple[tuple[int, int], ...] = ()
@@ -32,6 +36,9 @@ class Script:
     decoupled: bool = True
     silent: bool = False
     seen: list[Any] = field(default_factory=list)
+    asked: Event = field(default_factory=Event)
+    answers: Event = field(default_factory=Event)
+    awaited: list[bool] = field(default_factory=list)
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -61,6 +68,14 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             for index, text in enumerate(self.script.chunks):
                 yield self._chunk(text, index)
             yield _final()
+
+    def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.script.asked.set()
+        self.script.answers.wait(10)
+        self.script.awaited.append(context.is_active())
+        response = service_pb2.ModelInferResponse()
+        _add(response, "REQUEST_INPUT_LEN", "INT32", np.int32(7).tobytes())
+        return response
 
     def _chunk(self, text: str, index: int) -> Any:
         answer = service_pb2.ModelStreamInferResponse()

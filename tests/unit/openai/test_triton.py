@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -62,6 +63,24 @@ async def test_protobuf_reads_only_the_first_and_the_last_messages(
         server.stop(None)
     # One message that teaches the layout, and the end of each answer.
     assert len(messages) == 1 + 3
+
+
+async def test_count_of_a_prompt_goes_on_without_its_caller() -> None:
+    """A cancelled unary request can crash Triton 2.51."""
+    script = Script()
+    server, url = fake_server.serve(script)
+    try:
+        async with Triton(Connection(url), BLS) as triton:
+            count = asyncio.create_task(triton.prompt_tokens("p"))
+            await asyncio.to_thread(script.asked.wait, 10)
+            count.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await count
+            script.answers.set()
+            assert await triton.prompt_tokens("p") == 7
+    finally:
+        server.stop(None)
+    assert script.awaited == [True, True]
 
 
 async def test_refusal_of_the_server_is_an_error() -> None:
