@@ -17,8 +17,9 @@ from base64 import b64encode
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from e2e.node import up
 from e2e.polling import repeating
-from e2e.world import World, model, up
+from e2e.world import World, model
 from support.bench_report import Report
 from support.certificates import Certificates, make
 

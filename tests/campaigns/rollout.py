@@ -12,8 +12,9 @@ import argparse
 import time
 from collections.abc import Callable
 
+from e2e.node import up
 from e2e.traffic import Seen, asking
-from e2e.world import World, model, up
+from e2e.world import World, model
 from support.bench_report import Report
 
 NAME = "rolled"

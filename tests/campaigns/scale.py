@@ -14,9 +14,10 @@ import time
 from dataclasses import dataclass
 
 from controlplane.audit import Log, writers
+from e2e.node import up
 from e2e.record import written
 from e2e.traffic import Seen, asking
-from e2e.world import Object, World, model, up
+from e2e.world import Object, World, model
 from specdec.api import names
 from support.bench_report import Report
 

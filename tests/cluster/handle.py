@@ -28,22 +28,30 @@ from cluster.state import Options, State, User
 class Cluster:
     """A cluster that is up between enter and exit.
 
-    With keep it stays up, and one that is up already with the same options is used as it is.
+    With keep it stays up, and one that is up already with the same options is used as it is. If it
+    has an owner, the next cluster that starts takes it down after the owner has ended.
     """
 
-    def __init__(self, name: str, options: Options, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        *,
+        keep: bool = False,
+        owner: processes.Process | None = None,
+    ) -> None:
         self.name = name
         self.options = options
         self.keep = keep
+        self._owner = owner or (None if keep else processes.this())
         self._state: State | None = None
 
     def __enter__(self) -> Self:
         lifecycle.sweep(report)
         live = state.load(self.name)
-        owner = None if self.keep else processes.this()
         if live and not (self.keep and live.options == self.options):
             lifecycle.down(self.name, report)
-        self._state = lifecycle.up(self.name, self.options, report, owner=owner)
+        self._state = lifecycle.up(self.name, self.options, report, owner=self._owner)
         return self
 
     def __exit__(
@@ -155,8 +163,15 @@ class ControlPlane(Cluster):
 class Node(Cluster):
     """A control plane with one real node, as root on Linux."""
 
-    def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
-        super().__init__(name, Options(kind="node", **options), keep=keep)
+    def __init__(
+        self,
+        name: str,
+        *,
+        keep: bool = False,
+        owner: processes.Process | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, Options(kind="node", **options), keep=keep, owner=owner)
 
     def load(self, target: str, tag: str | None = None, file: str = "Dockerfile") -> str:
         """Build the Dockerfile's target if need be, load it, and return its name in pods.

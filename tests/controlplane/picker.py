@@ -120,11 +120,13 @@ def pool_definitions() -> list[Path]:
 
 
 @contextlib.contextmanager
-def running(plane: Cluster, pool: str, config: Path, log: Path) -> Iterator[Picker]:
-    """The picker for a pool of the namespace `default`."""
+def running(
+    plane: Cluster, pool: str, config: Path, log: Path, namespace: str = "default"
+) -> Iterator[Picker]:
+    """The picker for a pool of the namespace."""
     binaries.ensure(["epp"], report)
     port = free_port()
-    argv = [str(binaries.path("epp")), f"--pool-name={pool}", "--pool-namespace=default"]
+    argv = [str(binaries.path("epp")), f"--pool-name={pool}", f"--pool-namespace={namespace}"]
     argv += [f"--grpc-port={port}", f"--grpc-health-port={free_port()}", "--metrics-port=0"]
     argv += [f"--config-file={config}", "--secure-serving=false", "--metrics-endpoint-auth=false"]
     argv += ["--tracing=false", "--enable-pprof=false"]

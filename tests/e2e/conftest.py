@@ -14,9 +14,10 @@ from demo.kubectl import Kubectl
 from demo.machine import IMAGES
 from e2e.checkpoints import Copies, copying
 from e2e.early import EarlyResources
+from e2e.node import up
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
-from e2e.world import DEADLINE_SECONDS, World, model, up
+from e2e.world import DEADLINE_SECONDS, World, model
 
 NAME = "specdec-e2e"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
@@ -27,6 +28,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if "e2e" in item.path.parts]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
+        # The first one waits until another process has built the programs and started the node.
+        item.add_marker(pytest.mark.timeout(1800))
     if ours and (sys.platform != "linux" or os.geteuid() != 0):
         why = f"{len(ours)} tests on a real node need Linux and root: run `sudo make e2e`"
         ours[0].add_marker(pytest.mark.skip(reason=why))

@@ -4,11 +4,13 @@ A pod takes longer to start than most tests take, and waits most of that time. T
 resource itself as well, and owns it.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from e2e.world import Object, World
+from support.lanes import lane
 
 # Tests ahead. More of them would keep more idle servers on the node, whose probes cost time.
 _TESTS = 2
@@ -20,12 +22,16 @@ class EarlyResources:
     def __init__(self, world: World, items: Sequence[pytest.Item]) -> None:
         self._world = world
         self._items = [item for item in items if item.get_closest_marker("e2e")]
+        self._is_worker = "PYTEST_XDIST_WORKER" in os.environ
         self._applied: set[str] = set()
 
     def apply_next(self, item: pytest.Item) -> None:
         """Apply what the tests after this one are marked with."""
-        first = self._items.index(item) + 1
-        for body in _bodies(self._items[first : first + _TESTS]):
+        # Another process runs the other lanes of a parallel run.
+        same = lane(item.nodeid)
+        items = [i for i in self._items if not self._is_worker or lane(i.nodeid) == same]
+        first = items.index(item) + 1
+        for body in _bodies(items[first : first + _TESTS]):
             name = body["metadata"]["name"]
             if name not in self._applied:
                 self._applied.add(name)

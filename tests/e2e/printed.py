@@ -45,7 +45,7 @@ def started(
     """The process of a command, with kubectl and specdec on its path."""
     programs = (Path(sys.executable).parent, binaries.path("kubectl").parent)
     environment = {
-        "KUBECONFIG": str(login or world.node.kubeconfig),
+        "KUBECONFIG": str(login or world.kubeconfig),
         "PATH": os.pathsep.join((*map(str, programs), os.environ["PATH"])),
     }
     # A process group in the background ignores the signal, and hands that on to its children.

@@ -32,7 +32,7 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = (ROOT / "docs" / "certify.md").read_text("utf-8")
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     objects: list[Object] = [{"kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}]
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "default"}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": world.namespace}
     for role in yaml.safe_load_all(block):
         reference = {"kind": role["kind"], "name": role["metadata"]["name"]}
         binding = {
@@ -45,7 +45,7 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         objects += [role, binding]
     for item in objects:
         world.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", **item}))
-    config = yaml.safe_load(world.node.kubeconfig.read_text("utf-8"))
+    config = yaml.safe_load(world.kubeconfig.read_text("utf-8"))
     token = world.kubectl("create", "token", ACCOUNT, "--duration=1h").strip()
     users = [{**user, "user": {"token": token}} for user in config["users"]]
     file = tmp_path_factory.mktemp("login") / "kubeconfig"
@@ -64,7 +64,7 @@ def start(login: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
     # A process group in the background ignores the signal, and hands that on to its children.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     short = ("--prompts", "4", "--output-tokens", "16", "--timeout", "8")
-    argv = ("certify", "--backend", "Reference", "-n", "default", "-o", str(out), *short)
+    argv = ("certify", "--backend", "Reference", "-o", str(out), *short)
     process = subprocess.Popen(
         [sys.executable, "-m", "specdec.cli", *argv, *arguments],
         stdout=subprocess.PIPE,

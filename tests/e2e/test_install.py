@@ -22,7 +22,7 @@ def test_command_line_of_the_index_reaches_the_node(
     environment = {
         "PATH": ":".join(map(str, programs)),
         "HOME": str(tmp_path),
-        "KUBECONFIG": str(world.node.kubeconfig),
+        "KUBECONFIG": str(world.kubeconfig),
         "PIP_FIND_LINKS": str(tmp_path / "index"),
         # Most of the packages' modules are never imported.
         "PIP_COMPILE": "0",

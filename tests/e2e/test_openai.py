@@ -57,7 +57,7 @@ def client(world: World, service: str) -> Iterator[openai.OpenAI]:
     """A client of the Service's address; the sample is served."""
     ready = world.ready(service)
     (target,) = ready["status"]["endpoints"]
-    assert target["openAI"] == f"http://{NAME}.default.svc:{PORT}/v1"
+    assert target["openAI"] == f"http://{NAME}.{world.namespace}.svc:{PORT}/v1"
     host = world.address(NAME).partition(":")[0]
     url = f"{host}:{PORT}"
     world.wait(lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} takes no connection")
@@ -140,7 +140,8 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
     config = GATEWAYS / "endpoint-picker.yaml"
     with definitions.installed(world.node, picker.pool_definitions()):
         world.kubectl("apply", "-f", "-", given=json.dumps(pool))
-        with picker.running(world.node, service, config, tmp_path / "log") as running:
+        log, place = tmp_path / "log", world.namespace
+        with picker.running(world.node, service, config, log, place) as running:
             # Each of them in turn: no preference of the picker's own leads to both.
             for busy, idle in ((first, second), (second, first)):
                 with streaming(busy):

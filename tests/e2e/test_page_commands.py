@@ -44,7 +44,7 @@ def resource(world: World) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kubeconfig whose current context is the one of the guides, in the resource's namespace."""
-    config = yaml.safe_load(world.node.kubeconfig.read_text("utf-8"))
+    config = yaml.safe_load(world.kubeconfig.read_text("utf-8"))
     (context,) = config["contexts"]
     context["name"] = config["current-context"] = "staging"
     context["context"]["namespace"] = NAMESPACE

@@ -19,7 +19,7 @@ def pruned(world: World, *options: str) -> list[dict[str, object]]:
 def test_earlier_revision_is_deleted_and_the_service_continues(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(world.node.kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
     # No other resource has these lengths: equal resources share a repository.
     name = world.apply(model("pruned", speculation={"draftTokens": 7}))
     world.ready(name)

@@ -115,7 +115,7 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
     """`specdec verify` as a user starts it; its exit status and what it printed."""
     argv = ("verify", "--url", url, "--max-tokens", "16", *arguments)
     environment = {
-        "KUBECONFIG": str(world.node.kubeconfig),
+        "KUBECONFIG": str(world.kubeconfig),
         "PATH": os.pathsep.join((str(binaries.path("kubectl").parent), os.environ["PATH"])),
     }
     done = subprocess.run(

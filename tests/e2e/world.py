@@ -3,20 +3,17 @@
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import ClusterError, binaries
+from cluster import ClusterError
 from cluster.handle import Node
-from controlplane.operating import ACCOUNT
 from controlplane.reading import Reader
-from demo import story
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.machine import IMAGES
 from demo.progress import why_not
 from e2e.polling import listens, repeating, whole
 from specdec.client import Client, ClientError, Request
@@ -29,16 +26,6 @@ SHARED = "models"
 DEADLINE_SECONDS = 300.0
 # What a speculation without a draft model leaves out of the base of `model`.
 NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
-_CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": SHARED},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-        "storageClassName": "",
-    },
-}
 
 
 def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
@@ -98,14 +85,16 @@ def answers(pod: Object) -> bool:
 
 @dataclass
 class World:
-    """A node with the operator on it."""
+    """A node with the operator on it, and a namespace there, which `kubeconfig` has as default."""
 
     node: Node
     kubectl: Kubectl
+    kubeconfig: Path
+    namespace: str = "default"
     made: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._reader = Reader(self.node.kubeconfig, "default")
+        self._reader = Reader(self.node.kubeconfig, self.namespace)
 
     def apply(self, body: Object, *, keep: bool = False) -> str:
         """Apply a resource and return its name; the test's end deletes it unless kept."""
@@ -134,7 +123,7 @@ class World:
         return live
 
     def find(self, kind: str, name: str) -> Object | None:
-        """An object of the default namespace, or None."""
+        """An object of the namespace, or None."""
         return self._reader.get(kind, name)
 
     def condition(self, name: str, kind: str) -> Object:
@@ -181,7 +170,7 @@ class World:
         wait(tried, seconds, what)
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
-        """The objects of a kind in the default namespace."""
+        """The objects of a kind in the namespace."""
         return self._reader.all(kind, selector)
 
     def pods(self, name: str) -> list[Object]:
@@ -267,28 +256,3 @@ class World:
             return []
 
         return repeating(ask)
-
-
-def _manifests(node: Node, kubectl: Kubectl) -> None:
-    for target, tag in IMAGES.items():
-        node.load(target, tag)
-    story.install(kubectl)
-
-
-@contextmanager
-def up(
-    name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
-) -> Iterator[World]:
-    """A node without GPUs, with the operator, the pair and a claim to share; `keep` leaves it."""
-    # The node's audit log shows what the operator asks the API server.
-    account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
-    with Node(name, keep=keep, gpus=0, audited=account) as node:
-        environment = {
-            "KUBECONFIG": str(node.kubeconfig),
-            "KUBECACHEDIR": str(node.state.folder / "kubectl-cache"),
-        }
-        kubectl = Kubectl(str(binaries.path("kubectl")), environment)
-        install(node, kubectl)
-        story.seed_pair(kubectl)
-        kubectl("apply", "-f", "-", given=json.dumps(_CLAIM))
-        yield World(node, kubectl)

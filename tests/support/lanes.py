@@ -11,12 +11,27 @@ from xdist.scheduler import LoadScopeScheduling
 
 # By the start of a test's id; the longest lane first, so that none is left for the end.
 _NODE = ("tests/e2e/", "tests/cluster/test_node.py")
+# On the same node, in a namespace of their own. `test_whole_run.py` needs the statuses that the
+# other files of tests/e2e cause, so these are in one lane with it.
+_SECOND = tuple(
+    f"tests/e2e/test_{name}.py"
+    for name in (
+        "certify",
+        "install",
+        "openai",
+        "page_commands",
+        "prune",
+        "pytorch",
+        "readiness",
+        "sidecars",
+    )
+)
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
 # These have a control plane of their own.
 _WATCHES = ("tests/controlplane/test_watches.py",)
-LANES = (_NODE, _OPERATOR, _SERVERS, _RELEASE, _WATCHES)
+LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _RELEASE, _WATCHES)
 
 
 def lane(nodeid: str) -> str:

@@ -1,0 +1,51 @@
+"""The processes of a test run that share a cluster: the first starts it, the last stops it."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from cluster import folders, processes
+
+
+def run() -> processes.Process:
+    """The process of the whole test run, which ends after its workers."""
+    # A worker of pytest-xdist is a child of it.
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    return processes.owner(os.getppid()) if is_worker else processes.this()
+
+
+class Users:
+    """The processes that share a cluster now."""
+
+    def __init__(self, cluster: str) -> None:
+        self._file = folders.clusters() / f".{cluster}.users"
+        self._lock = folders.clusters() / f".{cluster}.users.lock"
+
+    @contextmanager
+    def joining(self) -> Iterator[int]:
+        """Add this process; yields how many there are already. The next one waits for the end."""
+        with folders.locked(self._lock):
+            others = self._others()
+            yield len(others)
+            self._write([*others, processes.this()])
+
+    @contextmanager
+    def leaving(self) -> Iterator[int]:
+        """Remove this process; yields how many remain."""
+        with folders.locked(self._lock):
+            others = self._others()
+            self._write(others)
+            yield len(others)
+
+    def _others(self) -> list[processes.Process]:
+        text = self._file.read_text() if self._file.exists() else "[]"
+        known = [processes.Process(**entry) for entry in json.loads(text)]
+        return [user for user in known if user.alive and user.pid != os.getpid()]
+
+    def _write(self, users: list[processes.Process]) -> None:
+        if users:
+            folders.write(self._file, json.dumps([asdict(user) for user in users]))
+        else:
+            self._file.unlink(missing_ok=True)
