@@ -7,7 +7,7 @@ from e2e.traffic import asking
 from e2e.world import World
 from specdec.api import names
 
-pytestmark = pytest.mark.when_changed("campaigns")
+pytestmark = pytest.mark.when_changed("product")
 
 CHANGES = 9
 

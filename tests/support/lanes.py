@@ -29,9 +29,12 @@ _SECOND = tuple(
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
-# These have a control plane of their own.
+# These have control planes of their own.
+_SERVICE = tuple(
+    f"tests/controlplane/test_{name}.py" for name in ("retention", "scaling", "service")
+)
 _WATCHES = ("tests/controlplane/test_watches.py",)
-LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _RELEASE, _WATCHES)
+LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _RELEASE, _WATCHES)
 
 
 def lane(nodeid: str) -> str:

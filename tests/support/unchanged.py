@@ -13,16 +13,27 @@ import pytest
 
 from cluster import folders
 
+_SETTINGS = ("constraints.txt", "pyproject.toml")
+_LAYERS = tuple(f"tests/{name}" for name in ("campaigns", "cluster", "support"))
+_BLS = ("tests/support/__init__.py", "tests/support/bls.py")
 # The files that decide over the result of a group's tests.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "cluster": ("tests/cluster",),
-    "campaigns": (
+    "cluster": (*_SETTINGS, "tests/cluster", *_BLS),
+    "campaigns": (*_SETTINGS, *_LAYERS, "operator", "tests/bench/baseline", "tests/triton"),
+    "product": (
+        *_SETTINGS,
+        *_LAYERS,
+        "Dockerfile",
+        "charts",
+        "crds",
+        "manifests",
         "operator",
-        "tests/campaigns",
-        "tests/cluster",
-        "tests/support",
-        "tests/triton",
+        "tests/chart",
+        "tests/controlplane",
+        "tests/demo",
+        "tests/e2e",
     ),
+    # The other tests of certify always run, on the same node.
     "certify": (
         "docs/certify.md",
         "operator/specdec/certify",

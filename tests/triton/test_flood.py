@@ -17,6 +17,8 @@ from support.triton_client import ask, text
 from support.triton_server import Server
 from triton.flood import ANSWERED, encoded, flood
 
+pytestmark = pytest.mark.when_changed("campaigns")
+
 BLS = "tensorrt_llm_bls"
 # Triton's message, also inside that of an ensemble.
 FULL = "Exceeds maximum queue size"

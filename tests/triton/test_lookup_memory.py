@@ -129,8 +129,11 @@ def chance_of_difference(differences: list[float]) -> float:
 def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
     slow: Server, prompts: list[str]
 ) -> None:
-    own, other = [], []
-    for number, prompt in enumerate(prompts[:TIMED]):
+    own, other = list[float](), list[float]()
+    for number, prompt in enumerate(prompts):
+        # On a busy machine, the test needs more answers before it can see a difference.
+        if number >= TIMED and chance_of_difference(own) < 0.01:
+            break
         # The engine's cache has the prompt before the first measurement.
         seconds(slow, prompt, None)
         grows = growth(slow)

@@ -12,6 +12,8 @@ from bench.baseline import cycle, load
 from support.triton_client import ask, text
 from support.triton_server import Server
 
+pytestmark = pytest.mark.when_changed("campaigns")
+
 CLIENTS = 32
 REQUESTS = 10
 

@@ -1,5 +1,8 @@
 """How the suite is run: which tests share a process, and which are left out."""
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,8 @@ from support import lanes, unchanged
 from support.lanes import lane
 
 ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+MARKED = re.compile(rf"{unchanged.MARK}\(\"(\w+)\"\)")
 
 
 def test_a_lane_holds_whole_folders_and_any_other_file_is_its_own() -> None:
@@ -66,6 +71,37 @@ def test_a_place_that_does_not_exist_is_an_error(tree: Path) -> None:
 @pytest.mark.parametrize("group", unchanged.GROUPS)
 def test_every_group_has_files(group: str) -> None:
     assert len(unchanged.digest(unchanged.GROUPS[group])) == 64
+
+
+def imported(file: Path) -> Iterator[Path]:
+    """The files of tests/ that a file imports."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            paths = [TESTS.joinpath(*name.split(".")) for name in names]
+            files = [*(path.with_suffix(".py") for path in paths), paths[0] / "__init__.py"]
+            yield from (path for path in files if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("file", "group"),
+    [
+        (str(file.relative_to(TESTS)), group)
+        for file in sorted(TESTS.glob("*/test_*.py"))
+        for group in sorted(set(MARKED.findall(file.read_text("utf-8"))))
+        if group != "certify"
+    ],
+)
+def test_a_group_names_what_its_tests_import(file: str, group: str) -> None:
+    reached, waiting = set[Path](), {TESTS / file, (TESTS / file).with_name("conftest.py")}
+    while waiting:
+        path = waiting.pop()
+        if path.is_file():
+            reached.add(path)
+            waiting |= set(imported(path)) - reached
+    places = [ROOT / place for place in unchanged.GROUPS[group]]
+    outside = sorted(p for p in reached if not any(p.is_relative_to(place) for place in places))
+    assert not outside, f"add these to the group {group} in {unchanged.__file__}: {outside}"
 
 
 def test_a_group_counts_as_passed_when_all_of_its_tests_have(
