@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster import binaries, folders, lifecycle
 from cluster.handle import Node
 from cluster.progress import report
-from cluster.users import Users, run
+from cluster.sharing import Sharing, run
 from controlplane.operating import ACCOUNT
 from demo import story
 from demo.kubectl import Kubectl
@@ -42,8 +42,8 @@ def up(
     Processes of one run share the node. The first works in the namespace `default`, and each other
     one in a namespace of its own.
     """
-    users = Users(name)
-    with users.joining() as others:
+    sharing = Sharing(name)
+    with sharing.joining() as others:
         try:
             node = _started(name, anew=not (others or keep), keep=keep)
             if not others:
@@ -54,7 +54,7 @@ def up(
     try:
         yield _world(node, f"e2e-{others}" if others else "default")
     finally:
-        with users.leaving() as others:
+        with sharing.leaving() as others:
             _stop(name, others, keep=keep)
 
 

@@ -76,11 +76,14 @@ def test_every_group_has_files(group: str) -> None:
 def imported(file: Path) -> Iterator[Path]:
     """The files of tests/ that a file imports."""
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            paths = [TESTS.joinpath(*name.split(".")) for name in names]
-            files = [*(path.with_suffix(".py") for path in paths), paths[0] / "__init__.py"]
-            yield from (path for path in files if path.is_file())
+        for path in (TESTS.joinpath(*name.split(".")) for name in names):
+            files = (path.with_suffix(".py"), path / "__init__.py")
+            yield from (file for file in files if file.is_file())
 
 
 @pytest.mark.parametrize(

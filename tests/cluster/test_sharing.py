@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.users import Users
+from cluster.sharing import Sharing
 
-USER = """
-from cluster.users import Users
-users = Users("shared")
-for change in (users.joining, users.leaving):
+PROGRAM = """
+from cluster.sharing import Sharing
+sharing = Sharing("shared")
+for change in (sharing.joining, sharing.leaving):
     with change() as others:
         pass
     print(others, flush=True)
@@ -26,12 +26,12 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
 
 
-class User:
+class Sharer:
     """A process that joins, and leaves on request."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", USER],
+            [sys.executable, "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -51,30 +51,30 @@ class User:
 
 
 @contextmanager
-def users(count: int) -> Iterator[list[User]]:
+def sharers(count: int) -> Iterator[list[Sharer]]:
     """So many processes that have joined one after the other."""
     with ExitStack() as stack:
         joined = []
         for _ in range(count):
-            user = User()
-            stack.enter_context(user.process)
-            stack.callback(user.process.kill)
-            joined.append(user)
+            sharer = Sharer()
+            stack.enter_context(sharer.process)
+            stack.callback(sharer.process.kill)
+            joined.append(sharer)
         yield joined
 
 
-def test_users_know_who_is_first_and_who_is_last() -> None:
-    with users(3) as (first, second, third):
-        assert [user.others for user in (first, second, third)] == [0, 1, 2]
-        assert [user.leave() for user in (second, first, third)] == [2, 1, 0]
+def test_processes_know_who_is_first_and_who_is_last() -> None:
+    with sharers(3) as (first, second, third):
+        assert [sharer.others for sharer in (first, second, third)] == [0, 1, 2]
+        assert [sharer.leave() for sharer in (second, first, third)] == [2, 1, 0]
 
 
-def test_killed_user_does_not_count() -> None:
-    with users(2) as (first, second):
+def test_killed_process_does_not_count() -> None:
+    with sharers(2) as (first, second):
         first.process.kill()
         first.process.wait()
-        with Users("shared").joining() as others:
+        with Sharing("shared").joining() as others:
             assert others == 1
         assert second.leave() == 1
-        with Users("shared").leaving() as others:
+        with Sharing("shared").leaving() as others:
             assert others == 0

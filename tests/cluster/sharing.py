@@ -16,12 +16,12 @@ def run() -> processes.Process:
     return processes.owner(os.getppid()) if is_worker else processes.this()
 
 
-class Users:
+class Sharing:
     """The processes that share a cluster now."""
 
     def __init__(self, cluster: str) -> None:
-        self._file = folders.clusters() / f".{cluster}.users"
-        self._lock = folders.clusters() / f".{cluster}.users.lock"
+        self._file = folders.clusters() / f".{cluster}.shared-by"
+        self._lock = folders.clusters() / f".{cluster}.shared-by.lock"
 
     @contextmanager
     def joining(self) -> Iterator[int]:
@@ -42,10 +42,10 @@ class Users:
     def _others(self) -> list[processes.Process]:
         text = self._file.read_text() if self._file.exists() else "[]"
         known = [processes.Process(**entry) for entry in json.loads(text)]
-        return [user for user in known if user.alive and user.pid != os.getpid()]
+        return [other for other in known if other.alive and other.pid != os.getpid()]
 
-    def _write(self, users: list[processes.Process]) -> None:
-        if users:
-            folders.write(self._file, json.dumps([asdict(user) for user in users]))
+    def _write(self, sharing: list[processes.Process]) -> None:
+        if sharing:
+            folders.write(self._file, json.dumps([asdict(process) for process in sharing]))
         else:
             self._file.unlink(missing_ok=True)
