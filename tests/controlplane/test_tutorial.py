@@ -86,8 +86,15 @@ def facts() -> Object:
 
 
 def build(lab: Lab) -> None:
-    for job in until(lambda: two(lab.jobs("engine")), "two build Jobs"):
+    jobs = until(lambda: two(lab.jobs("engine")), "two build Jobs")
+    lab.wait(NAME, "EnginesReady", "False", "Building")
+    for job in jobs:
         built(lab, job)
+
+
+def publish(lab: Lab, known: tuple[str, ...] = ()) -> None:
+    lab.wait(NAME, "RepositoryReady", "False", "Publishing")
+    published(lab, known)
 
 
 def two(jobs: list[str]) -> list[str] | None:
@@ -103,7 +110,7 @@ def test_reader_gets_the_outputs_of_the_tutorial(lab: Lab, tmp_path: Path) -> No
         lab.wait(NAME, "ModelsFetched", "False", "Fetching")
         lab.finish(lab.job("fetch"), facts())
         build(lab)
-        published(lab)
+        publish(lab)
         lab.wait(NAME)
         verified(lab, **MEASURED)
     (command,), (conditions,) = section("Read the conditions")
@@ -113,7 +120,7 @@ def test_reader_gets_the_outputs_of_the_tutorial(lab: Lab, tmp_path: Path) -> No
     (first, second), tables = section("Change the draft length")
     with watched(lab, tables[-1], tmp_path / "second"):
         lab.kubectl(*arguments(first))
-        published(lab, jobs)
+        publish(lab, jobs)
     assert len(lab.jobs("engine")) == 2
 
     (refusal, change, get, message, restore), outputs = section("Break it")
