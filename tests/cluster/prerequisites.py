@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from cluster import folders
 from cluster.errors import ClusterError
 from cluster.progress import Report
 
@@ -59,17 +60,33 @@ def _require(commands: dict[str, str], report: Report) -> None:
         return
     if shutil.which("apt-get") is None:
         raise ClusterError(f"Please install {', '.join(packages)}; there is no apt-get here.")
-    report(f"installing {', '.join(packages)}")
+    # apt-get fails at once while another one runs.
+    with folders.locked(folders.cache() / "apt-get.lock"):
+        # Another process may have installed them before it let go of the lock.
+        if packages := missing(commands):
+            report(f"installing {', '.join(packages)}")
+            problem = _install(packages)
+            if packages := missing(commands):
+                missed = f"apt-get could not install {', '.join(packages)}; install them first."
+                raise ClusterError(f"{missed} {problem}".rstrip())
+
+
+def _install(packages: list[str]) -> str:
+    """Install packages; returns the last line of apt-get's errors, empty without one."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for argv in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-qq", "--no-install-recommends", *packages],
-    ):
+    errors = [
         subprocess.run(
-            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-    if packages := missing(commands):
-        raise ClusterError(f"apt-get could not install {', '.join(packages)}; install them first.")
+            ["apt-get", "-qq", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
+        ).stderr
+        for arguments in (["update"], ["install", "--no-install-recommends", *packages])
+    ]
+    return next(reversed("".join(errors).splitlines()), "")
 
 
 def missing(commands: dict[str, str]) -> list[str]:

@@ -1,10 +1,11 @@
 """What decides whether an image is built anew, and what a build may see of the machine."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
-from cluster import base, images, prerequisites
+from cluster import base, folders, images, prerequisites
 from cluster.errors import ClusterError
 
 DOCKERFILE = """
@@ -145,6 +146,47 @@ def test_error_lists_missing_packages_without_apt(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(ClusterError, match="install buildah, debootstrap; there is no apt-get"):
         prerequisites.require_images(lambda _: None)
+
+
+def apt_get(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this program the only command on PATH: an apt-get that fails as the real one does."""
+    file = folder / "apt-get"
+    file.write_text(f"#!/bin/sh\n{program}\nexit 100\n")
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(prerequisites, "_FOLDERS", ())
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("SPECDEC_CACHE", str(folder))
+
+
+def test_error_shows_what_apt_get_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apt_get(tmp_path, 'echo "E: no such package" >&2', monkeypatch)
+    with pytest.raises(ClusterError, match=r"could not install buildah, .*\. E: no such package$"):
+        prerequisites.require_images(lambda _: None)
+
+
+def test_packages_of_another_process_are_not_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apt_get(tmp_path, ": >called", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    locked: list[bool] = []  # at each check
+
+    def missing(_: dict[str, str]) -> list[str]:
+        with (folders.cache() / "apt-get.lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked.append(False)
+            except BlockingIOError:
+                locked.append(True)
+        return [] if locked[-1] else ["buildah"]
+
+    monkeypatch.setattr(prerequisites, "missing", missing)
+    prerequisites.require_images(lambda _: None)
+    assert locked == [False, True]
+    assert not (tmp_path / "called").exists()
 
 
 def test_node_without_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
