@@ -1,5 +1,6 @@
 """Processes that share a cluster: who is the first, and who is the last."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ class Sharer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         )
         self.others = self._number()
 
