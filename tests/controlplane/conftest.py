@@ -46,11 +46,15 @@ def known(plane: ControlPlane) -> bool:
 
 @pytest.fixture(scope="package")
 def installed(control_plane: ControlPlane) -> ControlPlane:
-    """What manifests/install holds, but for the pod: the operator runs beside the cluster."""
-    rendered = control_plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
-    objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
-    control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+    install(control_plane)
     return control_plane
+
+
+def install(plane: ControlPlane) -> None:
+    """Install what manifests/install holds, but for the pod: the operator runs beside it."""
+    rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
+    objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
 
 @pytest.fixture(scope="package")

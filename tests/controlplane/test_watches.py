@@ -1,15 +1,13 @@
 """Definitions that are deleted and installed again leave no operator deaf and alive."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
-from cluster import ClusterError, ControlPlane
+from cluster import ControlPlane
 from controlplane import definitions
-from controlplane.conftest import ROOT, define
+from controlplane.conftest import define, install, known
 from controlplane.operating import ACCOUNT, Lab, Object, Operator, until
 from controlplane.pipeline import resource
 from specdec.api import names
@@ -22,14 +20,10 @@ QUICK = {"SPECDEC_WATCH_CHECK_SECONDS": "1"}
 
 
 @pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    """A control plane of these tests alone: other operators would lose their definition."""
-    with ControlPlane(f"watches-{os.getpid()}", kwok=False) as created:
-        define(created)
-        rendered = created.kubectl("kustomize", str(ROOT / "manifests" / "install"))
-        objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
-        created.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        yield created
+def plane(bare: ControlPlane) -> ControlPlane:
+    """The one without an operator: an operator of other tests would lose its definition."""
+    install(bare)
+    return bare
 
 
 def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
@@ -69,14 +63,6 @@ def test_resource_of_a_reinstalled_definition_is_reconciled(
         lab.patch("specm", "last", changed)
         suspended = tended(operator, lambda: lab.condition("last")["reason"] == "Suspended")
         until(suspended, lambda: f"a reconcile of a change: {operator.log_tail()}")
-
-
-def known(plane: ControlPlane) -> bool:
-    try:
-        plane.kubectl("get", "specm", "-n", "default")
-    except ClusterError:
-        return False
-    return True
 
 
 def route(lab: Lab) -> Object:

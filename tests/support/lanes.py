@@ -29,12 +29,25 @@ _SECOND = tuple(
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
-# These have control planes of their own.
+# A second operator's, on a control plane of its own.
 _SERVICE = tuple(
     f"tests/controlplane/test_{name}.py" for name in ("retention", "scaling", "service")
 )
-_WATCHES = ("tests/controlplane/test_watches.py",)
-LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _RELEASE, _WATCHES)
+# These share the control plane without an operator, which then stops early.
+_DEFINITION = tuple(
+    f"tests/controlplane/test_{name}.py"
+    for name in (
+        "crd",
+        "crd_hostile",
+        "diagnosis",
+        "gateways",
+        "migration",
+        "offline_verdict",
+        "oldest_release",
+        "watches",
+    )
+)
+LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _DEFINITION, _RELEASE)
 
 
 def lane(nodeid: str) -> str:

@@ -17,13 +17,13 @@ MARKED = re.compile(rf"{unchanged.MARK}\(\"(\w+)\"\)")
 
 def test_a_lane_holds_whole_folders_and_any_other_file_is_its_own() -> None:
     assert lane("tests/e2e/test_scale.py::test_a") == lane("tests/cluster/test_node.py::test_b[c]")
-    assert lane("tests/controlplane/test_crd.py::test_a") != lane(
+    assert lane("tests/controlplane/test_top.py::test_a") != lane(
         "tests/chart/test_lua.py::test_a"
     )
-    watches, top = (
-        lane(f"tests/controlplane/test_{name}.py::test_a") for name in ("watches", "top")
+    crd, watches, top = (
+        lane(f"tests/controlplane/test_{name}.py::test_a") for name in ("crd", "watches", "top")
     )
-    assert lane("tests/controlplane/test_crd.py::test_b") == top != watches
+    assert crd == watches != top == lane("tests/controlplane/test_status.py::test_b")
     assert lane("tests/unit/test_suite.py::test_a[x::y]") == "tests/unit/test_suite.py"
 
 
