@@ -5,6 +5,7 @@ nothing are handed out one by one, to whichever process is free.
 """
 
 from collections import OrderedDict
+from typing import Any
 
 from typing_extensions import override
 from xdist.scheduler import LoadScopeScheduling
@@ -70,6 +71,13 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no ty
         if first:
             self.workqueue = Work()
         super().schedule()
+
+    @override
+    def _reschedule(self, node: Any) -> None:
+        # A process runs its last test when it knows the next one. Given a lane with two tests
+        # left, as is usual, it would keep that lane from a process that is free earlier.
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
 class Work(OrderedDict[str, dict[str, bool]]):

@@ -4,11 +4,12 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from support import lanes, unchanged
-from support.lanes import lane
+from support.lanes import Lanes, lane
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -38,6 +39,40 @@ def test_lanes_are_taken_before_files() -> None:
     work = lanes.Work((name, {}) for name in names)
     taken = [work.popitem(last=False)[0] for _ in names]
     assert taken == [*(own[0] for own in lanes.LANES), "tests/unit/test_a.py"]
+
+
+class Worker:
+    """A process of a run: what the scheduler sees of it."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.given: list[int] = []
+
+    def send_runtest_some(self, tests: list[int]) -> None:
+        self.given += tests
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_lane_goes_to_the_process_that_is_free_first() -> None:
+    option = SimpleNamespace(loadscopereorder=True)
+    config = SimpleNamespace(getvalue=lambda _: ["popen"] * 2, option=option)
+    scheduler = Lanes(config)
+    tests = [f"{own[0]}::test_{number}" for own in lanes.LANES[:3] for number in range(3)]
+    slow, quick = workers = [Worker("slow"), Worker("quick")]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, tests)
+    scheduler.schedule()
+    assert (slow.given, quick.given) == ([0, 1, 2], [3, 4, 5])
+    scheduler.mark_test_complete(slow, 0)
+    scheduler.mark_test_complete(quick, 3)
+    assert (slow.given, quick.given) == ([0, 1, 2], [3, 4, 5])
+    scheduler.mark_test_complete(quick, 4)
+    assert (slow.given, quick.given) == ([0, 1, 2], [3, 4, 5, 6, 7, 8])
 
 
 @pytest.fixture
