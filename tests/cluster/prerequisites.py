@@ -62,13 +62,13 @@ def _require(commands: dict[str, str], report: Report) -> None:
         raise ClusterError(f"Please install {', '.join(packages)}; there is no apt-get here.")
     # apt-get fails at once while another one runs.
     with folders.locked(folders.cache() / "apt-get.lock"):
-        # Another process may have installed them before it let go of the lock.
+        # The process that had the lock before may have installed them.
         if packages := missing(commands):
             report(f"installing {', '.join(packages)}")
             problem = _install(packages)
             if packages := missing(commands):
-                missed = f"apt-get could not install {', '.join(packages)}; install them first."
-                raise ClusterError(f"{missed} {problem}".rstrip())
+                message = f"apt-get could not install {', '.join(packages)}; install them first."
+                raise ClusterError(f"{message} {problem}".rstrip())
 
 
 def _install(packages: list[str]) -> str:
@@ -79,8 +79,7 @@ def _install(packages: list[str]) -> str:
             ["apt-get", "-qq", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             check=False,
             text=True,
         ).stderr

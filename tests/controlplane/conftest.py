@@ -23,7 +23,10 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def bare() -> Iterator[ControlPlane]:
-    """A control plane with the definition and without an operator."""
+    """A control plane with the definition and without an operator.
+
+    test_watches, which comes last, starts operators on it and deletes the definition at times.
+    """
     with ControlPlane(f"bare-{os.getpid()}", kwok=False) as plane:
         define(plane)
         yield plane

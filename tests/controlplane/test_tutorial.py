@@ -87,12 +87,14 @@ def facts() -> Object:
 
 def build(lab: Lab) -> None:
     jobs = until(lambda: two(lab.jobs("engine")), "two build Jobs")
+    # The operator must see a pod run before its Job ends, or the resource never has the reason.
     lab.wait(NAME, "EnginesReady", "False", "Building")
     for job in jobs:
         built(lab, job)
 
 
 def publish(lab: Lab, known: tuple[str, ...] = ()) -> None:
+    """Let the publish Job end once the resource has its reason, as in `build`."""
     lab.wait(NAME, "RepositoryReady", "False", "Publishing")
     published(lab, known)
 

@@ -21,7 +21,7 @@ QUICK = {"SPECDEC_WATCH_CHECK_SECONDS": "1"}
 
 @pytest.fixture(scope="module")
 def plane(bare: ControlPlane) -> ControlPlane:
-    """The one without an operator: an operator of other tests would lose its definition."""
+    """The one on which no other operator runs: it would lose its definition."""
     install(bare)
     return bare
 

@@ -30,11 +30,12 @@ _SECOND = tuple(
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
-# A second operator's, on a control plane of its own.
+# In a process of their own, so with an operator and a control plane of their own. With the rest of
+# the folder they would be the longest lane.
 _SERVICE = tuple(
     f"tests/controlplane/test_{name}.py" for name in ("retention", "scaling", "service")
 )
-# These share the control plane without an operator, which then stops early.
+# Most of these use the control plane without an operator, which stops when they have ended.
 _DEFINITION = tuple(
     f"tests/controlplane/test_{name}.py"
     for name in (
@@ -74,8 +75,8 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no ty
 
     @override
     def _reschedule(self, node: Any) -> None:
-        # A process runs its last test when it knows the next one. Given a lane with two tests
-        # left, as is usual, it would keep that lane from a process that is free earlier.
+        # A process does not start its last test before it has more. xdist gives it more when two
+        # are left: if one of these is slow, the lane waits for it while another process is free.
         if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)
 

@@ -62,8 +62,8 @@ def test_a_lane_goes_to_the_process_that_is_free_first() -> None:
     config = SimpleNamespace(getvalue=lambda _: ["popen"] * 2, option=option)
     scheduler = Lanes(config)
     tests = [f"{own[0]}::test_{number}" for own in lanes.LANES[:3] for number in range(3)]
-    slow, quick = workers = [Worker("slow"), Worker("quick")]
-    for worker in workers:
+    slow, quick = Worker("slow"), Worker("quick")
+    for worker in (slow, quick):
         scheduler.add_node(worker)
         scheduler.add_node_collection(worker, tests)
     scheduler.schedule()
