@@ -22,12 +22,12 @@ from support.triton_server import Server
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 CLIENTS = 6
-TOKENS = 150
+TOKENS = 75
 # Long enough that every answer is under way when the hook begins, short of its timeout.
-BLS_STEP_MS = 2.0
+BLS_STEP_MS = 4.0
 # An answer takes 1.5 times the exit timeout of the tests' servers. So it is cut unless the hook
 # waits for it.
-ENSEMBLE_STEP_MS = 50.0
+ENSEMBLE_STEP_MS = 100.0
 
 
 def values(number: int, *, streams: bool) -> dict[str, Any]:

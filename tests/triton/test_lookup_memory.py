@@ -20,7 +20,9 @@ from support.triton_server import Server
 
 NEW_TOKENS = 48
 PROMPTS = 12
+# Prompts of which the answers are timed, and the length of these answers.
 TIMED = 20
+TIMED_TOKENS = 24
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +82,11 @@ def slow(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """SIMULATION: a step of the target takes 8 ms, so that an answer shows how many it took.
+    """SIMULATION: a step of the target takes 16 ms, so that an answer shows how many it took.
 
     On a busy machine answers of equal steps differ by tens of milliseconds.
     """
-    target = replace(draft_target_plan.target, step_latency_ms=8)
+    target = replace(draft_target_plan.target, step_latency_ms=16)
     plan = replace(
         draft_target_plan,
         target=target,
@@ -97,7 +99,7 @@ def slow(
 
 
 def seconds(server: Server, prompt: str, scope: str | None) -> float:
-    request = Request(prompt, max_tokens=NEW_TOKENS, lookup_scope=scope)
+    request = Request(prompt, max_tokens=TIMED_TOKENS, lookup_scope=scope)
     with Client(Connection(server.url)) as client:
         started = perf_counter()
         client.ask(request)

@@ -137,11 +137,14 @@ def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
             pool.submit(ask, server.url, "ensemble", **values)
         until(lambda: requests(server) == 40, SECONDS, lambda: "the engine is not full")
         accepted = server.metric("nv_inference_request_success")
-        # Twice the patience of the probe.
         ends = time.monotonic() + 2 * PATIENCE
-        while time.monotonic() < ends:
+
+        def stays_ready_to_the_end() -> bool:
             assert made.probe("readiness") == ""
             assert made.probe("liveness") == ""
+            return time.monotonic() >= ends
+
+        until(stays_ready_to_the_end, SECONDS, lambda: "the probes take too long", step=0.5)
         assert requests(server) >= 16
         draft = 1
         assert server.metric("nv_inference_request_success") <= accepted + draft

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from campaigns.traffic import Baseline, Client, Tally
@@ -56,15 +57,21 @@ def answered(tallies: list[Tally], more: int) -> None:
 
 
 def test_a_rolling_restart_loses_no_request(
-    executable: Path, newer_plan: RepositoryPlan, prompts: list[str], tmp_path: Path
+    executable: Path,
+    newer_plan: RepositoryPlan,
+    newer_server: Server,
+    prompts: list[str],
+    tmp_path: Path,
 ) -> None:
-    files = render(newer_plan)
+    # SIMULATION: a step of the target takes 40 ms, so that answers are in flight all the time.
+    target = replace(newer_plan.target, step_latency_ms=40.0)
+    files = render(replace(newer_plan, target=target))
     with (
         Server(executable, files, tmp_path / "old", connection_age=AGE_SECONDS) as old,
         Server(executable, files, tmp_path / "new", connection_age=AGE_SECONDS) as new,
         Service(old.grpc_port) as service,
     ):
-        baseline = Baseline(old, prompts[:16])
+        baseline = Baseline(newer_server, prompts[:16])
         with load(service, baseline) as tallies:
             answered(tallies, 3 * CLIENTS)
             before = service.connections

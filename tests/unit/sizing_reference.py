@@ -118,8 +118,9 @@ def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
     return footprint(engine)
 
 
+@cache
 def planned(
-    pair: Pair, product: str, tensor: int, quantization: str = "None", vocabulary: str = "Warn"
+    pair: Pair, product: str, tensor: int, quantization: str, vocabulary: str = "Warn"
 ) -> Plan:
     """What `specdec plan` decides: the sample with other sources, product and parallelism."""
     body = copy.deepcopy(_sample(pair.backend))
@@ -142,7 +143,7 @@ def _sample(backend: str) -> dict[str, Any]:
 
 
 @cache
-def fewest(pair: Pair, product: str, quantization: str = "None") -> str:
+def fewest(pair: Pair, product: str, quantization: str) -> str:
     """The fewest GPUs that the plan accepts; with a star where sequences may wait."""
     for tensor in TENSOR:
         plan = planned(pair, product, tensor, quantization)

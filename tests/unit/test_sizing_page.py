@@ -38,18 +38,18 @@ def test_every_column_is_a_known_product() -> None:
 @pytest.mark.parametrize("pair", page.PAIRS, ids=lambda pair: f"{pair.target}+{pair.draft}")
 def test_fewest_gpus_are_enough_and_fewer_are_not(pair: page.Pair) -> None:
     for product in page.COLUMNS:
-        fewest = page.fewest(pair, product)
+        fewest = page.fewest(pair, product, "None")
         tensor = 16 if fewest == "-" else int(fewest.rstrip("*"))
         if tensor <= page.TENSOR[-1]:
-            assert page.planned(pair, product, tensor).refusal == ""
+            assert page.planned(pair, product, tensor, "None").refusal == ""
         if tensor > 1:
-            assert "Insufficient" in page.planned(pair, product, tensor // 2).refusal
+            assert "Insufficient" in page.planned(pair, product, tensor // 2, "None").refusal
 
 
 def test_plan_and_page_have_the_same_weights() -> None:
     """The parts of a plan on one GPU are those of the models' table."""
     pair = page.PAIRS[0]
-    (device,) = page.planned(pair, "NVIDIA-B200", 1).status["plan"]["memory"]["devices"]
+    (device,) = page.planned(pair, "NVIDIA-B200", 1, "None").status["plan"]["memory"]["devices"]
     for role, name in (("target", pair.target), ("draft", pair.draft)):
         mib = page.alone(name).parts["Weights"] / 2**20
         assert device["parts"][f"{role}Weights"] == pytest.approx(mib, abs=1)
@@ -60,7 +60,7 @@ def test_only_qwen_pairs_of_two_vocabulary_sizes_need_the_warning() -> None:
         pair
         for pair in page.PAIRS
         if "VocabSizeMismatch"
-        in page.planned(pair, "NVIDIA-B200", 8, vocabulary="Enforce").refusal
+        in page.planned(pair, "NVIDIA-B200", 8, "None", vocabulary="Enforce").refusal
     }
     drafts = {"Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"}
     assert refused == {pair for pair in page.PAIRS if pair.draft in drafts}
