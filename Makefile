@@ -13,8 +13,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/specdec/__ini
 BUILDER ?= docker
 CLUSTER ?= node
 NAME ?= demo
-# Node, control planes and servers are waited for most of the time: four processes share two processors.
-LANES := -n 4 --dist loadgroup --durations=25 --durations-min=5
+# Node, control planes and servers are waited for most of the time: five processes share two processors.
+LANES := -n 5 --dist loadgroup --durations=25 --durations-min=5
 # Three processes, because some tests wait; few random examples, no programs that run for long.
 QUICK := -n 3 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 

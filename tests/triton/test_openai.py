@@ -20,6 +20,7 @@ from specdec.client.connection import of_url
 from specdec.client.dataset import Entry
 from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
+from specdec.triton.repository import RepositoryPlan, render
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
@@ -201,18 +202,24 @@ def test_models_health_and_metrics(client: openai.OpenAI, endpoint: OpenAIEndpoi
 
 
 def test_disconnect_ends_the_request(
-    newer_server: Server, server: Server, endpoint: OpenAIEndpoint, client: openai.OpenAI
+    executable: Path, newer_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    if server is not newer_server:
-        pytest.skip("covered by the newest release")
-    stream = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=400, stream=True)
-    next(iter(stream))
-    stream.close()
-    until(
-        lambda: 'status="499"} 1.0' in endpoint.get("/metrics"),
-        10,
-        lambda: f"the request goes on: {endpoint.get('/metrics')}",
-    )
+    # SIMULATION: a step takes 200 ms. The answer would take ten seconds, so it has not ended when
+    # the client disconnects.
+    slow = replace(newer_plan, target=replace(newer_plan.target, step_latency_ms=200.0))
+    with (
+        Server(executable, render(slow), tmp_path) as server,
+        OpenAIEndpoint(server.url, PAIR / "target") as running,
+        openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as opened,
+    ):
+        stream = opened.completions.create(model=MODEL, prompt=PROMPT, max_tokens=400, stream=True)
+        next(iter(stream))
+        stream.close()
+        until(
+            lambda: 'status="499"} 1.0' in running.get("/metrics"),
+            10,
+            lambda: f"the request goes on: {running.get('/metrics')}",
+        )
 
 
 def test_sigterm_waits_for_a_stream(newer_server: Server, template: Path) -> None:
