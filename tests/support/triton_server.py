@@ -81,6 +81,9 @@ class Server:
         self._tls = tls
         self._prefix = f"triton_python_backend_shm_region_specdec_test_{uuid.uuid4().hex[:8]}_"
         self._log = folder / "server.log"
+        # A model that is killed leaves its temporary files; pytest deletes those of old runs.
+        self._temporary = folder / "temporary"
+        self._temporary.mkdir(parents=True, exist_ok=True)
         self.repository = folder / "repository"
         for path, text in repository.items():
             file = self.repository / path
@@ -124,6 +127,7 @@ class Server:
                     **os.environ,
                     "OPENBLAS_NUM_THREADS": "1",
                     "TOKENIZERS_PARALLELISM": "false",
+                    "TMPDIR": str(self._temporary),
                     **self._env,
                 },
             )
