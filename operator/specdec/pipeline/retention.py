@@ -28,8 +28,8 @@ from specdec.pipeline.stage import POLL, Context, Outcome
 
 # Seconds until other resources are read again: their changes queue no reconcile of this one.
 _CHECK = 30.0
-# Seconds until the other resources are read. The reconcile that finds unused names has not read
-# them yet.
+# Seconds until a reconcile that needs no event: to read the other resources after unused names are
+# recorded, and to replace the message of a prune that has ended.
 _AT_ONCE = 1.0
 # At most this many unused names of each folder are remembered and deleted. Directories of the
 # others stay on the volume until somebody runs `specdec prune`.
@@ -152,6 +152,9 @@ def _prune(context: Context, plan: _Plan) -> Outcome:
             context.facts,
             proceed=False,
             delete=(*outdated, *_builds(context, plan.only)),
+            # The next reconcile writes what the volume keeps. It must not wait until something
+            # else changes.
+            requeue_after=_AT_ONCE,
             status={"unused": {}},
         )
     own = Type.VOLUME_PRUNED in step.cause.reason.types

@@ -109,7 +109,7 @@ def test_job_deletes_what_left_the_history_once() -> None:
     assert world.condition("VolumePruned")["status"] == "Unknown"
     assert world.condition("Ready")["status"] == "True"
     world.finish(world.job("prune"), RESULT)
-    world.step()
+    assert world.step().requeue_after == 1
     condition = world.condition("VolumePruned")
     assert (condition["status"], condition["reason"]) == ("True", "Pruned")
     assert condition["message"] == "deleted 2 directories of earlier revisions (5.0 MB)"
@@ -117,6 +117,10 @@ def test_job_deletes_what_left_the_history_once() -> None:
     jobs = world.named("prune")
     world.step()
     assert world.named("prune") == jobs, "a second Job would delete nothing"
+    kept = world.condition("VolumePruned")
+    assert kept["message"] == "the volume keeps 0 of at most 0 earlier revisions"
+    world.step()
+    assert world.condition("VolumePruned") == kept
 
 
 def test_lost_status_write_repeats_nothing_harmful() -> None:
