@@ -111,6 +111,7 @@ def test_only_selects_among_those_that_apply() -> None:
         selected("base")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.18.0", "0.19.0", "1.2.1"])
 @pytest.mark.parametrize("backend", [TENSORRT, REFERENCE])
 def test_operator_accepts_every_entry(backend: Backend, version: str) -> None:

@@ -26,6 +26,7 @@ def engines(*arguments: object) -> dict[str, Json]:
     return {engine["role"]: engine for engine in plan_json(*arguments)["engines"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", BUILT)
 def test_commands_are_those_of_the_build_job(sample: str, tmp_path: Path) -> None:
     configured(tmp_path)

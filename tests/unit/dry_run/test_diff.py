@@ -53,6 +53,7 @@ def test_changed_pod_field_restarts_and_republishes_nothing(write: Write) -> Non
     assert [item["field"] for item in diff["restart"]] == ["spec.nodeSelector.disk"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sample", "serving", "order", "interrupts"),
     [

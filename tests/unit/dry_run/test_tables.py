@@ -48,6 +48,7 @@ def test_pipe_gets_whole_lines_without_padding() -> None:
     assert deprecated.endswith("docs/migration-pytorch.md has the steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_terminal_of_80_columns_shows_everything(
     name: str, monkeypatch: pytest.MonkeyPatch
