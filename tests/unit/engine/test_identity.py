@@ -106,7 +106,8 @@ def test_lookahead_gives_the_plain_answer(
     for tiny in (TARGET, TWINS):
         plain, drafting = start(engine(tiny)), start(engine(tiny), Lookahead(*shape))
         cases = prompts(6, tiny.vocab)
-        expected = [ask(plain, prompt, 40, rules=rules).tokens() for prompt in cases]
+        together = [ask(plain, prompt, 40, rules=rules) for prompt in cases]
+        expected = [call.tokens() for call in together]
         calls = [ask(drafting, prompt, 40, rules=rules) for prompt in cases]
         assert [call.tokens() for call in calls] == expected
 

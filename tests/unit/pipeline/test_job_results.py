@@ -18,7 +18,7 @@ from support.simulated_cluster import World, ended, fetched, measured, resource
 from unit.status_schema import refusals
 
 Json = dict[str, Any]
-MUTANTS = 4000
+MUTANTS = 2000
 # A decision takes milliseconds, so only this many distinct results are used.
 DECIDED = 1000
 JUNK: list[Any] = [
