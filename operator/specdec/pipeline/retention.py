@@ -152,8 +152,7 @@ def _prune(context: Context, plan: _Plan) -> Outcome:
             context.facts,
             proceed=False,
             delete=(*outdated, *_builds(context, plan.only)),
-            # The next reconcile writes what the volume keeps. It must not wait until something
-            # else changes.
+            # The next reconcile writes what the volume keeps, and must not wait for an event.
             requeue_after=_AT_ONCE,
             status={"unused": {}},
         )
