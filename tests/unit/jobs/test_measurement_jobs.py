@@ -35,19 +35,15 @@ class Service(Simulated):
 
     @override
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        for part in super().ModelStreamInfer(self._noted(requests), context):
-            if self.differs and self._model == "ensemble":
-                outputs = part.infer_response
-                for index, output in enumerate(outputs.outputs):
-                    if output.name == "text_output":
-                        raw = outputs.raw_output_contents[index]
-                        outputs.raw_output_contents[index] = raw.replace(b"x", b"y")
-            yield part
-
-    def _noted(self, requests: Iterator[Any]) -> Iterator[Any]:
         for request in requests:
-            self._model = request.model_name
-            yield request
+            for part in super().ModelStreamInfer(iter([request]), context):
+                if self.differs and request.model_name == "ensemble":
+                    outputs = part.infer_response
+                    for index, output in enumerate(outputs.outputs):
+                        if output.name == "text_output":
+                            raw = outputs.raw_output_contents[index]
+                            outputs.raw_output_contents[index] = raw.replace(b"x", b"y")
+                yield part
 
 
 def run_verify(url: str, **changed: Any) -> int:
