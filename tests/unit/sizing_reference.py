@@ -118,7 +118,7 @@ def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
     return footprint(engine)
 
 
-# Without a default for the quantization: the cache would keep such a call as another one.
+# The quantization has no default: the cache would compute a call that omits it again.
 @cache
 def planned(
     pair: Pair, product: str, tensor: int, quantization: str, vocabulary: str = "Warn"

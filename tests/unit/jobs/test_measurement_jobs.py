@@ -38,12 +38,16 @@ class Service(Simulated):
         for request in requests:
             for part in super().ModelStreamInfer(iter([request]), context):
                 if self.differs and request.model_name == "ensemble":
-                    outputs = part.infer_response
-                    for index, output in enumerate(outputs.outputs):
-                        if output.name == "text_output":
-                            raw = outputs.raw_output_contents[index]
-                            outputs.raw_output_contents[index] = raw.replace(b"x", b"y")
+                    change_text(part.infer_response)
                 yield part
+
+
+def change_text(response: Any) -> None:
+    """Replace each x of the response's text by y."""
+    raw = response.raw_output_contents
+    for index, output in enumerate(response.outputs):
+        if output.name == "text_output":
+            raw[index] = raw[index].replace(b"x", b"y")
 
 
 def run_verify(url: str, **changed: Any) -> int:
