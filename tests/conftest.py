@@ -16,6 +16,8 @@ effort.register()
 # Go programs collect garbage less often. API servers then need a tenth less processor time, and
 # kubectl, which is started hundreds of times, half as much.
 os.environ.setdefault("GOGC", "300")
+# NumPy's threads wait in a loop when they start: an import takes twice the processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
