@@ -15,6 +15,7 @@ pub mod changing_policy;
 pub mod engine;
 #[path = "../simulation/numbers.rs"]
 pub mod numbers;
+mod owner;
 mod run;
 
 pub const VOCABULARY: i32 = 40;
