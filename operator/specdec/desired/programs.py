@@ -6,6 +6,7 @@ their template.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from specdec.api import names
@@ -20,7 +21,7 @@ MOUNT = {"name": COMPONENT, "mountPath": launch.PROGRAMS, "readOnly": True}
 
 def name(model: SpeculativeModel) -> str:
     """The name of this release's ConfigMap."""
-    return names.job_name(model, COMPONENT, names.digest(_sources(model)))
+    return names.job_name(model, COMPONENT, _digest(tuple(_sources(model).items())))
 
 
 def config_map(model: SpeculativeModel) -> dict[str, Any]:
@@ -43,6 +44,11 @@ def config_map_names(pod_spec: Mapping[str, Any]) -> Iterator[str]:
     for item in pod_spec.get("volumes") or ():
         if "configMap" in item:
             yield item["configMap"]["name"]
+
+
+@cache
+def _digest(sources: tuple[tuple[str, str], ...]) -> str:
+    return names.digest(dict(sources))
 
 
 def _sources(model: SpeculativeModel) -> Mapping[str, str]:
