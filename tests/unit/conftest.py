@@ -1,7 +1,9 @@
-"""A browser for tests of pages; they are skipped where there is none."""
+"""One trusted authority for all tests, and a browser for tests of pages."""
 
 import shutil
+from pathlib import Path
 
+import certifi
 import pytest
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -9,8 +11,23 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 @pytest.fixture(scope="session")
 def browser() -> str:
-    """The browser's program."""
+    """The browser's program; tests are skipped where there is none."""
     executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if executable is None:
         pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
     return executable
+
+
+@pytest.fixture(scope="session")
+def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a single public certificate authority."""
+    end = "-----END CERTIFICATE-----\n"
+    path = tmp_path_factory.mktemp("authorities") / "authority.pem"
+    path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _trust_a_single_authority(single_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust one authority: each client would take tens of milliseconds to load all of them."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(single_authority))

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import certifi
 import pytest
 
 
@@ -28,18 +27,3 @@ def read_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
         return value
 
     return read
-
-
-@pytest.fixture(scope="session")
-def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a single public certificate authority."""
-    end = "-----END CERTIFICATE-----\n"
-    path = tmp_path_factory.mktemp("authorities") / "authority.pem"
-    path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def _trust_a_single_authority(single_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trust one authority: each client would take tens of milliseconds to load all of them."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(single_authority))
