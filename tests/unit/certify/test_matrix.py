@@ -38,7 +38,6 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
     [
         (gpu(), Gpus(H100, 1, 1), ONE_GPU),
         (gpu(), Gpus(H100, 2, 2), ONE_GPU + TWO_GPUS),
-        # Two nodes with a GPU each, and a volume of one node.
         (gpu(), Gpus(H100, 1, 2), ONE_GPU),
         (gpu(access_mode="ReadWriteMany"), Gpus(H100, 1, 2), [*ONE_GPU, "two-servers"]),
         (gpu(heads=ALL_HEADS), Gpus(H100, 1, 1), ONE_GPU + HEADS_ENTRIES),
@@ -50,7 +49,16 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
         (gpu(version="0.18.0"), Gpus(H100, 1, 1), [n for n in ONE_GPU if n != "lookahead"]),
         (cpu(), None, ONE_GPU),
     ],
-    ids=str,
+    ids=[
+        "one-gpu",
+        "two-gpus-of-a-node",
+        "two-nodes-and-a-volume-of-one",
+        "two-nodes-and-a-shared-volume",
+        "all-heads",
+        "one-head",
+        "release-without-lookahead",
+        "reference",
+    ],
 )
 def test_entries_follow_from_the_gpus_and_the_backend(
     request_: Request, gpus: Gpus | None, names: list[str]
