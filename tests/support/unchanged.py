@@ -74,12 +74,13 @@ class Unchanged:
     """A plugin of one run: leaves out what is unchanged, and records what passed."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._digests = {name: digest(places) for name, places in GROUPS.items()}
         skip = config.getoption(OPTION)
-        self.left_out = {name for name in GROUPS if skip and self._recorded(name)}
+        self._records = self._whole(config)
+        used = GROUPS if skip or self._records else {}
+        self._digests = {name: digest(places) for name, places in used.items()}
+        self.left_out = {name for name in used if skip and self._recorded(name)}
         self._passed: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
-        self._records = self._whole(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(

@@ -155,6 +155,7 @@ def golden_pods() -> Iterator[Any]:
             yield from pod_specs(body)
 
 
+@pytest.mark.slow
 def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
     pods = list(golden_pods())
     servers = sidecars = 0

@@ -142,6 +142,7 @@ def test_a_group_names_what_its_tests_import(file: str, group: str) -> None:
     assert not outside, f"add these to the group {group} in {unchanged.__file__}: {outside}"
 
 
+@pytest.mark.slow
 def test_a_group_counts_as_passed_when_all_of_its_tests_have(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

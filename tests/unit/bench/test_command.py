@@ -148,6 +148,7 @@ def test_too_many_errors_exit_with_1(simulated: Simulated, url: str) -> None:
     assert "no more of these" in result.stdout
 
 
+@pytest.mark.slow
 def test_lost_connection_exits_with_3_and_keeps_the_results(
     simulated: Simulated, url: str, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_speedup_is_measured_over_grpc() -> None:
     assert level.recommended_draft_tokens == report.recommended_draft_tokens == 4
 
 
+@pytest.mark.slow
 def test_counts_agree_with_those_of_the_server() -> None:
     server = Simulated(0.7)
     report = run(server, concurrency=[3], requests=20, output_tokens=40, draft_tokens=[2, 6])

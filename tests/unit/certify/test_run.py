@@ -22,6 +22,7 @@ TRIED = ["baseline", "draft-target-shared", "logits", "lookahead", "ngram"]
 NAMES = [f"certify-{name}" for name in TRIED]
 
 
+@pytest.mark.slow
 def test_every_entry_that_applies_runs_and_is_deleted(
     api: FakeOperator, certify: Certify, out: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_load_runs_in_the_operators_image_beside_the_service(
     assert job["metadata"]["ownerReferences"][0]["name"] == "certify-baseline"
 
 
+@pytest.mark.slow
 def test_failed_entry_has_its_sentence_and_the_others_run(
     api: FakeOperator, certify: Certify, out: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_missing_right_ends_the_run_with_a_sentence(
     assert state(out, "baseline")["outcome"] == "running"
 
 
+@pytest.mark.slow
 def test_overloaded_api_server_is_asked_again(
     api: FakeOperator, certify: Certify, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -277,6 +277,7 @@ def test_word_lists_match_as_by_comparing_every_item() -> None:
     assert 500 < ended < 2500
 
 
+@pytest.mark.slow
 def test_a_step_costs_no_more_for_a_long_word_list() -> None:
     """Comparing 100 000 items at every token took longer than the model itself."""
     listed = WordList((number, number + 1, 7) for number in range(100_000))

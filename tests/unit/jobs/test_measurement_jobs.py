@@ -234,6 +234,7 @@ def test_benchmark_returns_a_summary_and_writes_the_report(
     assert "% with 1" in summary["message"]
 
 
+@pytest.mark.slow
 def test_benchmark_with_too_many_errors_fails_with_its_summary(
     read_result: ReadResult, tmp_path: Path
 ) -> None:

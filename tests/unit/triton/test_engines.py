@@ -70,6 +70,7 @@ def test_startup_fails_while_the_server_is_not_ready(server: Server) -> None:
     assert server.engines_asked() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [TARGET, DRAFT])
 def test_startup_names_the_engine_that_gives_no_token(server: Server, silent: str) -> None:
     server.answers[silent] = None
@@ -83,6 +84,7 @@ def test_startup_reports_the_error_of_an_engine(server: Server) -> None:
     assert problem == f"{DRAFT} gave no token: the worker has ended"
 
 
+@pytest.mark.slow
 def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
     """A load takes hundreds of attempts, and the engine gets all of their requests at its end."""
     server.answers[TARGET] = None
@@ -90,6 +92,7 @@ def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
     assert server.engines_asked() == [TARGET]
 
 
+@pytest.mark.slow
 def test_a_step_proves_an_engine_that_is_slower_than_an_attempt(server: Server) -> None:
     server.answers[TARGET] = None
     server.page = [steps(TARGET, 0)]
@@ -142,6 +145,7 @@ def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> No
     assert engines.progress(page, TARGET, "tokens") == {"specdec_engine_steps_total": 3}
 
 
+@pytest.mark.slow
 def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Server) -> None:
     server.page = [steps(TARGET, 1), gauge(TARGET, 0), steps(DRAFT, 1), gauge(DRAFT, 0)]
     engines.startup(server.plan())

@@ -158,6 +158,7 @@ def test_a_refused_token_fails_at_once_and_until_one_arrives(server: Server) -> 
     assert health.liveness(server.port, PATIENCE) == ""
 
 
+@pytest.mark.slow
 def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_CHECK", 1.5)
     server.generate = [None]

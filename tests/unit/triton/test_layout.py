@@ -60,6 +60,7 @@ def attempt(layout: Layout) -> RankPlan | str:
         return str(error)
 
 
+@pytest.mark.slow
 def test_every_layout_is_planned_soundly_or_refused_with_a_reason() -> None:
     modes: dict[Mode, int] = dict.fromkeys(Mode, 0)
     refused = 0
