@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, ClassVar
 
 import pytest
@@ -72,6 +72,19 @@ class Api(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     lease: ClassVar[dict[str, Any]] = {}
     writes: ClassVar[list[float]] = []
+    # A process that is frozen when its next renewal is on the way, and when that arrives.
+    freezes: ClassVar[int | None] = None
+    arrives: ClassVar[Event] = Event()
+
+    @classmethod
+    def store(cls, lease: Mapping[str, Any]) -> bool:
+        """Store the Lease unless it has changed since this version, as an API server does."""
+        stored = cls.lease.get("metadata", {}).get("resourceVersion")
+        if lease["metadata"].get("resourceVersion") != stored:
+            return False
+        version = str(int(stored or 0) + 1)
+        cls.lease = {**lease, "metadata": {**lease["metadata"], "resourceVersion": version}}
+        return True
 
     def do_GET(self) -> None:
         self._respond(200 if self.lease else 404, self.lease or {"message": "not found"})
@@ -85,10 +98,19 @@ class Api(BaseHTTPRequestHandler):
     def _write(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if body["kind"] == "Lease":
-            self.lease.update(body)
+            self._write_lease(body)
         else:
             self.writes.append(body["data"]["started"])
-        self._respond(201, body)
+            self._respond(201, body)
+
+    def _write_lease(self, lease: Mapping[str, Any]) -> None:
+        if Api.freezes is not None:
+            os.kill(Api.freezes, signal.SIGSTOP)
+            Api.arrives.wait(60)
+        if self.store(lease):
+            self._respond(201, self.lease)
+        else:
+            self._respond(409, {"message": "the object has been modified"})
 
     def _respond(self, status: int, body: dict[str, Any]) -> None:
         text = json.dumps(body).encode()
@@ -136,13 +158,15 @@ def test_holder_resumed_after_expiry_exits_without_a_write(
         holder = subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stderr=out)
     try:
         until(lambda: len(Api.writes) > 100, "writes of the holder")
-        holder.send_signal(signal.SIGSTOP)
+        Api.freezes = holder.pid
         until(lambda: state(holder.pid) == "T", "a frozen holder")
         frozen, renewed = time.monotonic(), Api.lease["spec"]["renewTime"]
         until(lambda: time.monotonic() > frozen + 7, "the end of the Lease's duration")
         assert (state(holder.pid), Api.lease["spec"]["renewTime"]) == ("T", renewed)
         # Another operator holds it now.
-        Api.lease["spec"] |= {"holderIdentity": "other", "renewTime": "later"}
+        spec = {**Api.lease["spec"], "holderIdentity": "other", "renewTime": "later"}
+        assert Api.store({**Api.lease, "spec": spec})
+        Api.arrives.set()
         holder.send_signal(signal.SIGCONT)
         assert holder.wait(30) == 1
         # Requests sent before the stop may still arrive.
