@@ -140,7 +140,9 @@ class Pod:
                 return int(reply.status)
         except urllib.error.HTTPError as error:
             return error.code
-        except (urllib.error.URLError, ConnectionError):
+        except (urllib.error.URLError, ConnectionError) as error:
+            ended = [name for name in self._processes if self.ended(name) is not None]
+            print(f"{method} {path}: {error!r}; ended containers: {ended}", file=sys.stderr)
             return 0
 
     def _start(self, name: str, argv: Sequence[str], env: Sequence[Mapping[str, str]]) -> None:
