@@ -65,12 +65,14 @@ def sharers(count: int) -> Iterator[list[Sharer]]:
         yield joined
 
 
+@pytest.mark.slow
 def test_processes_know_who_is_first_and_who_is_last() -> None:
     with sharers(3) as (first, second, third):
         assert [sharer.others for sharer in (first, second, third)] == [0, 1, 2]
         assert [sharer.leave() for sharer in (second, first, third)] == [2, 1, 0]
 
 
+@pytest.mark.slow
 def test_killed_process_does_not_count() -> None:
     with sharers(2) as (first, second):
         first.process.kill()

@@ -55,6 +55,7 @@ def test_plan_and_page_have_the_same_weights() -> None:
         assert device["parts"][f"{role}Weights"] == pytest.approx(mib, abs=1)
 
 
+@pytest.mark.slow
 def test_only_qwen_pairs_of_two_vocabulary_sizes_need_the_warning() -> None:
     refused = {
         pair

@@ -10,6 +10,7 @@ from bench import client, loop, openai
 from specdec.client.connection import Connection
 
 
+@pytest.mark.slow
 def test_client_times_are_compared_with_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "CLIENTS", 2)
     monkeypatch.setattr(client, "CHUNKS", 3)
@@ -35,6 +36,7 @@ def test_openai_pieces_have_a_cost_and_a_latency(monkeypatch: pytest.MonkeyPatch
     assert all(len(times) == 2 and min(times) > 0 for times in firsts.values())
 
 
+@pytest.mark.slow
 def test_loop_accepts_every_draft_token_of_instant_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

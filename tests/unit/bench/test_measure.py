@@ -67,6 +67,7 @@ def reported(settings: Settings, blocks: Turns) -> Report:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("acceptance", "length"), [(0.5, 2), (0.7, 6), (0.8, 4)])
 def test_speedup_and_acceptance_are_those_of_the_closed_form(
     acceptance: float, length: int
@@ -269,6 +270,7 @@ def test_interrupted_run_keeps_its_measurements() -> None:
     assert report.levels[0].speculative[0].speedup_percent is not None
 
 
+@pytest.mark.slow
 def test_report_is_unchanged_by_its_json_form() -> None:
     report = run(Simulated(), concurrency=[1, 2], requests=4, output_tokens=8, draft_tokens=[2, 4])
     document = json.loads(json.dumps(report.as_json()))

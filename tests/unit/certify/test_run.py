@@ -55,6 +55,7 @@ def test_every_entry_that_applies_runs_and_is_deleted(
     ]
 
 
+@pytest.mark.slow
 def test_load_runs_in_the_operators_image_beside_the_service(
     api: FakeOperator, certify: Certify
 ) -> None:
@@ -94,6 +95,7 @@ def test_failed_entry_has_its_sentence_and_the_others_run(
     assert state(out, "lookahead")["outcome"] == "passed"
 
 
+@pytest.mark.slow
 def test_resource_that_the_api_server_rejects_is_a_failed_entry(
     api: FakeOperator, certify: Certify, out: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_overloaded_api_server_is_asked_again(
     assert api.created() == ["certify-baseline", "certify-lookahead"]
 
 
+@pytest.mark.slow
 def test_terminal_gets_a_line_for_each_result(
     api: FakeOperator, certify: Certify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +150,7 @@ def test_terminal_gets_a_line_for_each_result(
     assert "1/1 logits: starts" in certify("--only", "logits").stderr
 
 
+@pytest.mark.slow
 def test_failed_load_is_a_failed_entry(api: FakeOperator, certify: Certify, out: Path) -> None:
     error = {"reason": "ServerUnreachable", "message": "no connection"}
     api.results["certify-baseline"] = {"error": error}
@@ -156,6 +160,7 @@ def test_failed_load_is_a_failed_entry(api: FakeOperator, certify: Certify, out:
     assert sentence.endswith(" failed: ServerUnreachable: no connection")
 
 
+@pytest.mark.slow
 def test_archive_has_every_file_and_no_secret(
     api: FakeOperator, certify: Certify, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,6 +231,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     steps=STEPS,
     duration=st.floats(0, 7),

@@ -47,6 +47,7 @@ def test_commands_are_those_of_the_build_job(sample: str, tmp_path: Path) -> Non
         assert [step["command"] for step in shown[entry["role"]]["steps"]] == expected
 
 
+@pytest.mark.slow
 def test_only_the_last_step_is_known_without_a_configuration(tmp_path: Path) -> None:
     sample = SAMPLES["tensorrt-draft-target-shared"]
     (step,) = engines("-f", sample)["target"]["steps"]

@@ -112,6 +112,7 @@ def test_lookahead_gives_the_plain_answer(
         assert [call.tokens() for call in calls] == expected
 
 
+@pytest.mark.slow
 def test_lookahead_saves_steps_on_text_that_repeats(engine: Engine, start: Start) -> None:
     drafting = start(engine(Tiny(layers=1, seed=9)), Lookahead(5, 4, 5))
     calls = [ask(drafting, prompt, 100) for prompt in prompts(6, 97)]

@@ -79,6 +79,7 @@ async def test_messages_of_any_size_arrive_whole(size: int) -> None:
         assert await stream.read() is None
 
 
+@pytest.mark.slow
 async def test_server_waits_for_a_slow_reader() -> None:
     async with serving() as (channel, echo, _):
         stream = await channel.open(PATH, b"many")

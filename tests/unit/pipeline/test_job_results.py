@@ -106,6 +106,7 @@ def mutant(value: Json, rng: random.Random) -> str:
     return rng.choice(TEXTS) if rng.random() < 0.02 else text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("component", "code"),
     [
