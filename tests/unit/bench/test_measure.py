@@ -270,7 +270,6 @@ def test_interrupted_run_keeps_its_measurements() -> None:
     assert report.levels[0].speculative[0].speedup_percent is not None
 
 
-@pytest.mark.slow
 def test_report_is_unchanged_by_its_json_form() -> None:
     report = run(Simulated(), concurrency=[1, 2], requests=4, output_tokens=8, draft_tokens=[2, 4])
     document = json.loads(json.dumps(report.as_json()))

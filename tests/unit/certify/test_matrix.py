@@ -36,28 +36,31 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
 @pytest.mark.parametrize(
     ("request_", "gpus", "names"),
     [
-        (gpu(), Gpus(H100, 1, 1), ONE_GPU),
-        (gpu(), Gpus(H100, 2, 2), ONE_GPU + TWO_GPUS),
-        (gpu(), Gpus(H100, 1, 2), ONE_GPU),
-        (gpu(access_mode="ReadWriteMany"), Gpus(H100, 1, 2), [*ONE_GPU, "two-servers"]),
-        (gpu(heads=ALL_HEADS), Gpus(H100, 1, 1), ONE_GPU + HEADS_ENTRIES),
-        (
+        pytest.param(gpu(), Gpus(H100, 1, 1), ONE_GPU, id="one-gpu"),
+        pytest.param(gpu(), Gpus(H100, 2, 2), ONE_GPU + TWO_GPUS, id="two-gpus-of-a-node"),
+        pytest.param(gpu(), Gpus(H100, 1, 2), ONE_GPU, id="two-nodes-and-a-volume-of-one"),
+        pytest.param(
+            gpu(access_mode="ReadWriteMany"),
+            Gpus(H100, 1, 2),
+            [*ONE_GPU, "two-servers"],
+            id="two-nodes-and-a-shared-volume",
+        ),
+        pytest.param(
+            gpu(heads=ALL_HEADS), Gpus(H100, 1, 1), ONE_GPU + HEADS_ENTRIES, id="all-heads"
+        ),
+        pytest.param(
             gpu(heads={"Medusa": "FasterDecoding/medusa-vicuna-7b-v1.3"}),
             Gpus(H100, 1, 1),
             [*ONE_GPU, "heads-baseline", "medusa"],
+            id="one-head",
         ),
-        (gpu(version="0.18.0"), Gpus(H100, 1, 1), [n for n in ONE_GPU if n != "lookahead"]),
-        (cpu(), None, ONE_GPU),
-    ],
-    ids=[
-        "one-gpu",
-        "two-gpus-of-a-node",
-        "two-nodes-and-a-volume-of-one",
-        "two-nodes-and-a-shared-volume",
-        "all-heads",
-        "one-head",
-        "release-without-lookahead",
-        "reference",
+        pytest.param(
+            gpu(version="0.18.0"),
+            Gpus(H100, 1, 1),
+            [name for name in ONE_GPU if name != "lookahead"],
+            id="release-without-lookahead",
+        ),
+        pytest.param(cpu(), None, ONE_GPU, id="reference"),
     ],
 )
 def test_entries_follow_from_the_gpus_and_the_backend(

@@ -72,9 +72,9 @@ class Api(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     lease: ClassVar[dict[str, Any]] = {}
     writes: ClassVar[list[float]] = []
-    # A process that is frozen when its next renewal is on the way, and when that arrives.
-    freezes: ClassVar[int | None] = None
-    arrives: ClassVar[Event] = Event()
+    # The process to freeze when it next writes the Lease; the write waits until it may arrive.
+    to_freeze: ClassVar[int | None] = None
+    may_arrive: ClassVar[Event] = Event()
 
     @classmethod
     def store(cls, lease: Mapping[str, Any]) -> bool:
@@ -104,9 +104,10 @@ class Api(BaseHTTPRequestHandler):
             self._respond(201, body)
 
     def _write_lease(self, lease: Mapping[str, Any]) -> None:
-        if Api.freezes is not None:
-            os.kill(Api.freezes, signal.SIGSTOP)
-            Api.arrives.wait(60)
+        if (pid := Api.to_freeze) is not None:
+            Api.to_freeze = None
+            os.kill(pid, signal.SIGSTOP)
+            Api.may_arrive.wait(60)
         if self.store(lease):
             self._respond(201, self.lease)
         else:
@@ -158,7 +159,7 @@ def test_holder_resumed_after_expiry_exits_without_a_write(
         holder = subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stderr=out)
     try:
         until(lambda: len(Api.writes) > 100, "writes of the holder")
-        Api.freezes = holder.pid
+        Api.to_freeze = holder.pid
         until(lambda: state(holder.pid) == "T", "a frozen holder")
         frozen, renewed = time.monotonic(), Api.lease["spec"]["renewTime"]
         until(lambda: time.monotonic() > frozen + 7, "the end of the Lease's duration")
@@ -166,7 +167,7 @@ def test_holder_resumed_after_expiry_exits_without_a_write(
         # Another operator holds it now.
         spec = {**Api.lease["spec"], "holderIdentity": "other", "renewTime": "later"}
         assert Api.store({**Api.lease, "spec": spec})
-        Api.arrives.set()
+        Api.may_arrive.set()
         holder.send_signal(signal.SIGCONT)
         assert holder.wait(30) == 1
         # Requests sent before the stop may still arrive.

@@ -33,12 +33,12 @@ pub const DRAFT: u64 = 10;
 pub const VERIFY: u64 = 100;
 
 /// A batcher and its simulated time.
-pub struct Clock {
-    pub batcher: Batcher<Row>,
+pub struct Clock<R: Batchable> {
+    pub batcher: Batcher<R>,
     pub now: Instant,
 }
 
-impl Clock {
+impl<R: Batchable> Clock<R> {
     pub fn new(most: usize) -> Self {
         Self {
             batcher: Batcher::new(most, most, Synchronization::Always),
@@ -46,6 +46,30 @@ impl Clock {
         }
     }
 
+    pub fn advance(&mut self, milliseconds: u64) {
+        self.now += Duration::from_millis(milliseconds);
+    }
+
+    pub fn submit(&mut self, role: Role, row: R) {
+        self.batcher.submit(role, row);
+    }
+
+    pub fn take_ready(&mut self) -> Vec<Batch<R>> {
+        self.batcher.take_ready(self.now)
+    }
+
+    pub fn row_completed(&mut self, number: u64) {
+        self.batcher.row_completed(number, self.now);
+    }
+
+    /// Milliseconds until the latest time at which a waiting row is sent.
+    pub fn due(&self) -> Option<f64> {
+        let due = self.batcher.due(self.now)?;
+        Some((due - self.now).as_secs_f64() * 1000.0)
+    }
+}
+
+impl Clock<Row> {
     /// A batcher that has measured one round of a single sequence, so that it knows the costs.
     pub fn trained(most: usize) -> Self {
         let mut clock = Self::new(most);
@@ -55,18 +79,6 @@ impl Clock {
             clock.row_completed(number);
         }
         clock
-    }
-
-    pub fn advance(&mut self, milliseconds: u64) {
-        self.now += Duration::from_millis(milliseconds);
-    }
-
-    pub fn submit(&mut self, role: Role, row: Row) {
-        self.batcher.submit(role, row);
-    }
-
-    pub fn take_ready(&mut self) -> Vec<Batch<Row>> {
-        self.batcher.take_ready(self.now)
     }
 
     /// Check that exactly one batch is sent, with these rows; its number.
@@ -89,15 +101,5 @@ impl Clock {
     pub fn send_one(&mut self, role: Role, row: Row) -> u64 {
         self.submit(role, row);
         self.expect_sent(role, &[row])
-    }
-
-    pub fn row_completed(&mut self, number: u64) {
-        self.batcher.row_completed(number, self.now);
-    }
-
-    /// Milliseconds until the latest time at which a waiting row is sent.
-    pub fn due(&self) -> Option<f64> {
-        let due = self.batcher.due(self.now)?;
-        Some((due - self.now).as_secs_f64() * 1000.0)
     }
 }

@@ -1,14 +1,12 @@
 //! A sequence that starts its round later than the others does not delay all of them.
 
-use std::time::{Duration, Instant};
-
-use triton_specdec::batching::waits::Synchronization;
-use triton_specdec::batching::{Batchable, Batcher};
+use triton_specdec::batching::Batchable;
 use triton_specdec::engine::Role::{self, Draft, Target};
 
-/// Milliseconds of a draft token and of a verification.
+use crate::clock::{Clock, VERIFY};
+
+/// Milliseconds of a draft token.
 const TOKEN: u64 = 10;
-const VERIFY: u64 = 100;
 const LENGTH: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,39 +34,26 @@ impl Batchable for Row {
     }
 }
 
-/// A batcher and its simulated time.
-struct Clock {
-    batcher: Batcher<Row>,
-    now: Instant,
-}
-
-impl Clock {
+impl Clock<Row> {
     /// A batcher that knows the costs and has just sent a draft batch of this many rows; the number
     /// of that batch.
     fn drafting(rows: usize) -> (Self, u64) {
-        let mut clock = Self {
-            batcher: Batcher::new(64, 64, Synchronization::Always),
-            now: Instant::now(),
-        };
+        let mut clock = Self::new(64);
         for (role, milliseconds) in [(Draft, LENGTH as u64 * TOKEN), (Target, VERIFY)] {
-            let (number, _) = clock.send_one(role, row(0));
+            let (number, _) = clock.send_single(role, row(0));
             clock.advance(milliseconds);
-            clock.batcher.row_completed(number, clock.now);
+            clock.row_completed(number);
         }
-        (0..rows).for_each(|number| clock.batcher.submit(Draft, row(number)));
-        let batch = clock.batcher.take_ready(clock.now).remove(0);
+        (0..rows).for_each(|number| clock.submit(Draft, row(number)));
+        let batch = clock.take_ready().remove(0);
         assert_eq!(batch.calls.concat().len(), rows);
         (clock, batch.number)
     }
 
-    fn advance(&mut self, milliseconds: u64) {
-        self.now += Duration::from_millis(milliseconds);
-    }
-
     /// Submit a row that is sent at once; the number of its batch and its draft tokens.
-    fn send_one(&mut self, role: Role, row: Row) -> (u64, usize) {
-        self.batcher.submit(role, row);
-        let mut batches = self.batcher.take_ready(self.now);
+    fn send_single(&mut self, role: Role, row: Row) -> (u64, usize) {
+        self.submit(role, row);
+        let mut batches = self.take_ready();
         assert_eq!(batches.len(), 1);
         let batch = batches.remove(0);
         (batch.number, batch.calls[0][0].draft_tokens)
@@ -77,14 +62,14 @@ impl Clock {
     /// Complete a draft batch, whose rows submit their verifications; how many rows are sent.
     fn complete_drafts(&mut self, number: u64, rows: usize) -> usize {
         for index in 0..rows {
-            self.batcher.submit(Target, row(index));
-            self.batcher.row_completed(number, self.now);
+            self.submit(Target, row(index));
+            self.row_completed(number);
         }
         self.rows_sent()
     }
 
     fn rows_sent(&mut self) -> usize {
-        let batches = self.batcher.take_ready(self.now);
+        let batches = self.take_ready();
         batches.iter().map(|item| item.calls.concat().len()).sum()
     }
 }
@@ -110,7 +95,11 @@ fn late_draft_is_shortened_to_end_with_the_others() {
     for (late, expected) in [(2, 4), (10, 3), (22, 2), (31, 1), (39, 1)] {
         let (mut clock, _) = Clock::drafting(15);
         clock.advance(late);
-        assert_eq!(clock.send_one(Draft, row(15)).1, expected, "{late} ms late");
+        assert_eq!(
+            clock.send_single(Draft, row(15)).1,
+            expected,
+            "{late} ms late"
+        );
     }
 }
 
@@ -120,15 +109,15 @@ fn few_others_do_not_shorten_a_late_draft() {
     // five tokens costs more: 56 ms of a round of 140 ms.
     let (mut clock, _) = Clock::drafting(2);
     clock.advance(20);
-    assert_eq!(clock.send_one(Draft, row(2)).1, LENGTH);
+    assert_eq!(clock.send_single(Draft, row(2)).1, LENGTH);
 }
 
 #[test]
 fn many_late_drafts_are_not_shortened() {
     let (mut clock, _) = Clock::drafting(5);
     clock.advance(20);
-    (5..20).for_each(|number| clock.batcher.submit(Draft, row(number)));
-    let batch = clock.batcher.take_ready(clock.now).remove(0);
+    (5..20).for_each(|number| clock.submit(Draft, row(number)));
+    let batch = clock.take_ready().remove(0);
     assert!(
         batch
             .calls
@@ -142,7 +131,7 @@ fn many_late_drafts_are_not_shortened() {
 fn draft_of_fixed_length_is_not_shortened() {
     let (mut clock, _) = Clock::drafting(15);
     clock.advance(20);
-    assert_eq!(clock.send_one(Draft, fixed(15)).1, LENGTH);
+    assert_eq!(clock.send_single(Draft, fixed(15)).1, LENGTH);
 }
 
 #[test]
@@ -151,20 +140,19 @@ fn draft_during_a_verification_is_not_shortened() {
     clock.advance(LENGTH as u64 * TOKEN);
     assert_eq!(clock.complete_drafts(number, 15), 15);
     clock.advance(VERIFY / 2);
-    assert_eq!(clock.send_one(Draft, row(15)).1, LENGTH);
+    assert_eq!(clock.send_single(Draft, row(15)).1, LENGTH);
 }
 
 #[test]
 fn verification_waits_for_a_slightly_late_draft() {
     let (mut clock, number) = Clock::drafting(15);
     clock.advance(5);
-    let (late, _) = clock.send_one(Draft, row(15));
+    let (late, _) = clock.send_single(Draft, row(15));
     clock.advance(LENGTH as u64 * TOKEN - 5);
     // Sixteen sequences wait 5 ms each, 80 ms in all. If they did not, one sequence would lose a
     // round of 140 ms.
     assert_eq!(clock.complete_drafts(number, 15), 0);
-    let due = clock.batcher.due(clock.now).unwrap();
-    assert!(due - clock.now < Duration::from_millis(30));
+    assert!(clock.due().unwrap() < 30.0);
     clock.advance(5);
     assert_eq!(clock.complete_drafts(late, 1), 16);
 }
@@ -173,7 +161,7 @@ fn verification_waits_for_a_slightly_late_draft() {
 fn verification_leaves_without_a_draft_that_is_too_late() {
     let (mut clock, number) = Clock::drafting(15);
     clock.advance(20);
-    let (late, _) = clock.send_one(Draft, fixed(15));
+    let (late, _) = clock.send_single(Draft, fixed(15));
     clock.advance(LENGTH as u64 * TOKEN - 20);
     // Waiting would cost sixteen sequences 20 ms each, more than a round of the late one (140 ms).
     assert_eq!(clock.complete_drafts(number, 15), 15);
@@ -186,8 +174,8 @@ fn verification_leaves_without_a_draft_that_is_too_late() {
 fn few_rows_wait_for_many() {
     let (mut clock, early) = Clock::drafting(3);
     clock.advance(20);
-    (3..18).for_each(|number| clock.batcher.submit(Draft, row(number)));
-    let many = clock.batcher.take_ready(clock.now).remove(0).number;
+    (3..18).for_each(|number| clock.submit(Draft, row(number)));
+    let many = clock.take_ready().remove(0).number;
     clock.advance(LENGTH as u64 * TOKEN - 20);
     assert_eq!(clock.complete_drafts(early, 3), 0);
     clock.advance(20);
