@@ -14,7 +14,7 @@ from support.crd_cases import good
 from support.documents import definition
 from support.quickstarts import ROOT
 
-pytestmark = pytest.mark.controlplane
+pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("definition")]
 
 # The charts need 1.30, which servers of KUBERNETES no longer emulate.
 OLDEST = "1.31"

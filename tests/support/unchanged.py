@@ -13,9 +13,22 @@ import pytest
 
 from cluster import folders
 
-_SETTINGS = ("constraints.txt", "pyproject.toml")
+_SETTINGS = ("constraints.txt", "pyproject.toml", "tests/conftest.py")
 _LAYERS = tuple(f"tests/{name}" for name in ("campaigns", "cluster", "support"))
-_BLS = ("tests/support/__init__.py", "tests/support/bls.py")
+_BLS = (
+    "operator/specdec/triton/library_digest.py",
+    "tests/support/__init__.py",
+    "tests/support/bls.py",
+)
+# What runs in a server or is its client, and what writes its repository.
+_SERVER = (
+    "operator/bls",
+    "operator/specdec/__init__.py",
+    *(
+        f"operator/specdec/{name}"
+        for name in ("api", "backends", "client", "desired", "jobs", "payload", "triton")
+    ),
+)
 # The files that decide over the result of a group's tests.
 GROUPS: dict[str, tuple[str, ...]] = {
     "cluster": (*_SETTINGS, "tests/cluster", *_BLS),
@@ -32,6 +45,32 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tests/controlplane",
         "tests/demo",
         "tests/e2e",
+    ),
+    # The servers of a repository, whatever creates their pods.
+    "servers": (
+        *_SETTINGS,
+        *_LAYERS,
+        *_SERVER,
+        "tests/bench/baseline",
+        "tests/triton",
+        "tests/unit/triton/contract",
+    ),
+    # What the API server accepts, whatever reconciles it.
+    "definition": (
+        *_SETTINGS,
+        "README.md",
+        "charts",
+        "crds",
+        "docs/api.md",
+        "docs/start-gpu.md",
+        "manifests",
+        "operator/specdec/__init__.py",
+        "operator/specdec/api",
+        "operator/specdec/dry_run",
+        "operator/specdec/triton",
+        "tests/cluster",
+        "tests/controlplane",
+        "tests/support",
     ),
     # The other tests of certify always run, on the same node.
     "certify": (

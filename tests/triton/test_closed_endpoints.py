@@ -16,6 +16,8 @@ from support.triton_server import Server
 from triton import raw
 from triton.raw import Call, Reply, header
 
+pytestmark = pytest.mark.when_changed("servers")
+
 # Triton puts this before the name of the header that it asks for over gRPC.
 _OVER_GRPC = "triton-grpc-protocol-"
 _PATHS = (

@@ -13,6 +13,8 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
+pytestmark = pytest.mark.when_changed("servers")
+
 PROMPT = "def read_lines(path):\n"
 # `#` comes early and often in this text: without a minimum the answer ends at its first one.
 HASH = 3

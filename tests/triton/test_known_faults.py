@@ -14,6 +14,8 @@ from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import raw
 
+pytestmark = pytest.mark.when_changed("servers")
+
 _SECONDS = 60.0
 _FIXED = (
     "this tritonserver survives {}: its fault is fixed. Take it out of this test, and correct "

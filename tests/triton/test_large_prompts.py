@@ -19,6 +19,8 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
+pytestmark = pytest.mark.when_changed("servers")
+
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 MEGABYTE = 1_000_000

@@ -18,6 +18,8 @@ from specdec.client.errors import ClientError
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 
+pytestmark = pytest.mark.when_changed("servers")
+
 NEW_TOKENS = 48
 PROMPTS = 12
 # Prompts of which the answers are timed, and the length of these answers.

@@ -8,6 +8,8 @@ import pytest
 from support.triton_client import Arrays, RefusedError, ask_once
 from support.triton_server import Server
 
+pytestmark = pytest.mark.when_changed("servers")
+
 
 def texts(server: Server, tokens: object, lengths: object) -> Arrays:
     """What `postprocessing` makes of these."""

@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import tritonclient.grpc as grpc
 
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import request_inputs
 from support.triton_server import Server
+
+pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
 STALL_SECONDS = 60.0

@@ -39,6 +39,8 @@ from triton.probed_pod import (
     simulated,
 )
 
+pytestmark = pytest.mark.when_changed("servers")
+
 
 @pytest.fixture
 def prespawned(

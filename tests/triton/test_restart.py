@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from campaigns.traffic import Baseline, Client, Tally
 from cluster.processes import until
 from specdec.triton import launch
@@ -18,6 +20,8 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
 from support.triton_server import Server
 from triton.service import Service
+
+pytestmark = pytest.mark.when_changed("servers")
 
 CLIENTS = 6
 # gRPC leads all clients of one address in a process over one connection, which never ends by

@@ -1,6 +1,7 @@
 """How the suite is run: which tests share a process, and which are left out."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.lanes import Lanes, lane
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
+CODE = (TESTS, ROOT / "operator")
 MARKED = re.compile(rf"{unchanged.MARK}\(\"(\w+)\"\)")
 
 
@@ -108,15 +110,20 @@ def test_every_group_has_files(group: str) -> None:
     assert len(unchanged.digest(unchanged.GROUPS[group])) == 64
 
 
-def imported(file: Path) -> Iterator[Path]:
-    """The files of tests/ that a file imports."""
+@functools.cache
+def imported(file: Path) -> frozenset[Path]:
+    """The files of tests/ and operator/ that a file imports."""
+    return frozenset(_imported(file))
+
+
+def _imported(file: Path) -> Iterator[Path]:
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for path in (TESTS.joinpath(*name.split(".")) for name in names):
+        for path in (code.joinpath(*name.split(".")) for name in names for code in CODE):
             files = (path.with_suffix(".py"), path / "__init__.py")
             yield from (file for file in files if file.is_file())
 
@@ -136,7 +143,7 @@ def test_a_group_names_what_its_tests_import(file: str, group: str) -> None:
         path = waiting.pop()
         if path.is_file():
             reached.add(path)
-            waiting |= set(imported(path)) - reached
+            waiting |= imported(path) - reached
     places = [ROOT / place for place in unchanged.GROUPS[group]]
     outside = sorted(p for p in reached if not any(p.is_relative_to(place) for place in places))
     assert not outside, f"add these to the group {group} in {unchanged.__file__}: {outside}"
