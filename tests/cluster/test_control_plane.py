@@ -33,7 +33,7 @@ def eventually(cluster: ControlPlane, what: str, expected: str, path: str) -> No
     def holds() -> bool:
         return cluster.kubectl("get", what, "-o", f"jsonpath={path}") == expected
 
-    processes.until(holds, 30, lambda: f"{what} never had {expected!r} at {path}", 0.1)
+    processes.until(holds, 60, lambda: f"{what} never had {expected!r} at {path}", 0.1)
 
 
 def job(name: str, **annotations: str) -> str:
@@ -54,7 +54,7 @@ def pod_of(cluster: ControlPlane, name: str) -> dict[str, Any]:
         pods = cluster.get("pods", "-l", selector)["items"]
         return bool(pods) and pods[0]["status"]["phase"] != "Pending"
 
-    processes.until(runs, 30, lambda: f"the pod of {name} never ran", 0.1)
+    processes.until(runs, 60, lambda: f"the pod of {name} never ran", 0.1)
     pod: dict[str, Any] = cluster.get("pods", "-l", selector)["items"][0]
     return pod
 

@@ -86,7 +86,7 @@ def test_dns_resolves_names_of_services(node: Node) -> None:
         except TimeoutError:  # A query sent before the server listens is lost.
             return False
 
-    processes.until(resolved, 30, lambda: "the name of a Service does not resolve")
+    processes.until(resolved, 60, lambda: "the name of a Service does not resolve")
     assert dns_answer(node.state.addresses.host, "example.com") is None
 
 
@@ -133,7 +133,7 @@ def test_gpus_survive_a_restart_of_the_kubelet(node: Node) -> None:
     api = Api(node.kubeconfig)
     processes.stop(kubelet, 10)
     network.start_inside(node.state, "kubelet", argv)
-    processes.until(lambda: gpus_offered(api, node.name) == 0, 30, lambda: "nothing was reset")
+    processes.until(lambda: gpus_offered(api, node.name) == 0, 60, lambda: "nothing was reset")
     processes.until(
         lambda: gpus_offered(api, node.name) == 4, 60, lambda: "the GPUs did not return"
     )

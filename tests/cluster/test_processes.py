@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def ready(state: Path, name: str) -> None:
     log = state / "logs" / f"{name}.log"
-    processes.until(lambda: "up" in log.read_text(), 20, lambda: "it does not start")
+    processes.until(lambda: "up" in log.read_text(), 60, lambda: "it does not start")
 
 
 def test_started_process_is_recorded_and_stopped(state: Path) -> None:
@@ -71,7 +71,7 @@ def test_check_reports_the_last_output_of_an_ended_process(state: Path) -> None:
     argv = [sys.executable, "-c", program]
     started = processes.record("short", processes.spawn("short", argv, state), state)
     recorded.write_text("")
-    processes.until(lambda: not started.alive, 20, lambda: "it does not end")
+    processes.until(lambda: not started.alive, 60, lambda: "it does not end")
     with pytest.raises(ClusterError, match=r"short ended: no such flag: --colour"):
         processes.check(state, ["short"])
 

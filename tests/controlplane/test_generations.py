@@ -30,7 +30,7 @@ def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     until(lambda: file.read_text().strip(), "the present state")
     yield file
     watch.terminate()
-    watch.wait(timeout=10)
+    watch.wait(timeout=40)
 
 
 def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None:

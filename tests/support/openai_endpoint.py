@@ -107,7 +107,7 @@ class OpenAIEndpoint:
     def get(self, path: str) -> str:
         """The text of a page."""
         address = f"http://127.0.0.1:{self.port}{path}"
-        with urllib.request.urlopen(address, timeout=5) as reply:
+        with urllib.request.urlopen(address, timeout=30) as reply:
             text: str = reply.read().decode()
             return text
 

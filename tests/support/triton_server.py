@@ -241,7 +241,7 @@ class Server:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as reply:
+    with urllib.request.urlopen(url, timeout=30) as reply:
         text: str = reply.read().decode()
         return text
 

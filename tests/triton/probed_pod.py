@@ -64,9 +64,9 @@ class Pod:
         """Whether Triton reports itself and its models as ready."""
         try:
             url = f"http://127.0.0.1:{self.server.http_port}/v2/health/ready"
-            with urllib.request.urlopen(url, timeout=5) as reply:
+            with urllib.request.urlopen(url, timeout=30) as reply:
                 return bool(reply.status == 200)
-        except (urllib.error.URLError, ConnectionError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
     def rank(self, engine: str) -> int:

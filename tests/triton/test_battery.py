@@ -70,7 +70,7 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
                 list(stub.ModelStreamInfer(iter([request]), metadata=codes, timeout=10))
             if not server.processes()[1:]:
                 break
-        until(lambda: not server.processes()[1:], 30, lambda: "the server lives")
+        until(lambda: not server.processes()[1:], 60, lambda: "the server lives")
         assert server.stop() == -signal.SIGSEGV
         for process in models:
             with suppress(ProcessLookupError):
@@ -96,7 +96,7 @@ def test_classes_of_a_string_output_crash_this_release_of_triton(
         with pytest.raises(grpc.RpcError):
             list(call)
         # Its process stays for a moment, and `stop` gives its status.
-        until(lambda: not server.processes()[1:], 30, lambda: "the server lives")
+        until(lambda: not server.processes()[1:], 60, lambda: "the server lives")
         assert server.stop() == -signal.SIGFPE
         # Some of its models' processes would wait for it without an end.
         for process in models:

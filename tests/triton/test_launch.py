@@ -31,7 +31,7 @@ pytestmark = pytest.mark.when_changed("servers")
 def test_what_changes_the_server_is_closed(server: Server, path: str) -> None:
     body = b"{}" if "repository" in path else None
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", body, timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", body, timeout=30)
 
 
 def test_what_changes_the_server_is_closed_over_grpc(server: Server) -> None:

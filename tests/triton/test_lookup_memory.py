@@ -70,7 +70,7 @@ def test_text_helps_its_own_scope_and_changes_nothing_for_another(
         return sum(did["memory"] > 0 for _, did in again) > PROMPTS / 2
 
     # A text is learned after its answer was sent.
-    until(helps, 30, lambda: "the texts of a scope did not help it")
+    until(helps, 60, lambda: "the texts of a scope did not help it")
     assert 0 < remembering.metric("specdec_lookup_memory_bytes") <= 2**20
     other = [ask(remembering, prompt, f"other {number}") for number, prompt in asked]
     # Neither the text of no scope nor that of another scope leaves a trace.
@@ -142,7 +142,7 @@ def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
         seconds(slow, prompt, None)
         grows = growth(slow)
         unseen = seconds(slow, prompt, f"first {number}")
-        until(grows, 30, lambda: "the text was not learned")
+        until(grows, 60, lambda: "the text was not learned")
         other.append(seconds(slow, prompt, f"second {number}") - unseen)
         own.append(seconds(slow, prompt, f"first {number}") - unseen)
     # The test can see a difference: texts of the own scope make answers faster.

@@ -115,7 +115,7 @@ def test_top_reads_what_a_server_exports(
             grown = asked(text) - (seen[0]["asked"] if seen else asked(text))
             return grown == 3 * len(seen) and summed(text)["specdec_requests_in_flight"] == 0
 
-        until(counted, 30, lambda: f"not all is counted: {text}")
+        until(counted, 60, lambda: f"not all is counted: {text}")
         seen.append(summed(text) | {"asked": asked(text)})
         return text
 

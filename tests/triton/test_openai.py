@@ -216,7 +216,7 @@ def test_disconnect_ends_the_request(
         with opened.completions.create(**asked, stream=True) as stream:
             next(iter(stream))
         metrics = partial(running.get, "/metrics")
-        until(lambda: 'status="499"} 1.0' in metrics(), 10, metrics)
+        until(lambda: 'status="499"} 1.0' in metrics(), 60, metrics)
 
 
 def test_sigterm_waits_for_a_stream(newer_server: Server) -> None:
