@@ -32,7 +32,6 @@ _SERVER = (
 # The files that decide over the result of a group's tests.
 GROUPS: dict[str, tuple[str, ...]] = {
     "cluster": (*_SETTINGS, "tests/cluster", *_BLS),
-    "campaigns": (*_SETTINGS, *_LAYERS, "operator", "tests/bench/baseline", "tests/triton"),
     "product": (
         *_SETTINGS,
         *_LAYERS,
@@ -46,7 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tests/demo",
         "tests/e2e",
     ),
-    # The servers of a repository, whatever creates their pods.
+    # The servers of a repository, whatever creates their pods, and short campaigns with them.
     "servers": (
         *_SETTINGS,
         *_LAYERS,

@@ -18,7 +18,7 @@ from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("campaigns")
+pytestmark = pytest.mark.when_changed("servers")
 
 # The campaign sends all; each run of the suite sends the same ones, drawn over all models.
 KINDS = {"streaming": 300, "unary": 150}

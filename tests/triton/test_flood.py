@@ -17,7 +17,7 @@ from support.triton_client import ask, text
 from support.triton_server import Server
 from triton.flood import ANSWERED, encoded, flood
 
-pytestmark = pytest.mark.when_changed("campaigns")
+pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
 # Triton's message, also inside that of an ensemble.

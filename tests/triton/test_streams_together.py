@@ -12,7 +12,7 @@ from bench.baseline import cycle, load
 from support.triton_client import ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("campaigns")
+pytestmark = pytest.mark.when_changed("servers")
 
 CLIENTS = 32
 REQUESTS = 10
