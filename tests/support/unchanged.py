@@ -16,6 +16,8 @@ from cluster import folders
 _SETTINGS = ("constraints.txt", "pyproject.toml", "tests/conftest.py")
 _LAYERS = tuple(f"tests/{name}" for name in ("campaigns", "cluster", "support"))
 _BLS = (
+    "operator/specdec/__init__.py",
+    "operator/specdec/triton/__init__.py",
     "operator/specdec/triton/library_digest.py",
     "tests/support/__init__.py",
     "tests/support/bls.py",

@@ -3,7 +3,6 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,20 +111,18 @@ def test_every_group_has_files(group: str) -> None:
 
 @functools.cache
 def imported(file: Path) -> frozenset[Path]:
-    """The files of tests/ and operator/ that a file imports."""
-    return frozenset(_imported(file))
-
-
-def _imported(file: Path) -> Iterator[Path]:
+    """The files of tests/ and operator/ that a file imports, and those of their packages."""
+    names = set[str]()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        names = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for path in (code.joinpath(*name.split(".")) for name in names for code in CODE):
-            files = (path.with_suffix(".py"), path / "__init__.py")
-            yield from (file for file in files if file.is_file())
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    modules = [code.joinpath(*name.split(".")) for name in names for code in CODE]
+    packages = {folder for module in modules for folder in (module, *module.parents)}
+    files = [module.with_suffix(".py") for module in modules]
+    files += [folder / "__init__.py" for folder in packages]
+    return frozenset(file for file in files if file.is_file())
 
 
 @pytest.mark.parametrize(
