@@ -35,6 +35,8 @@ def resource(world: World) -> Iterator[str]:
     body["spec"]["benchmark"] = {"mode": "OnReady", "concurrency": [1], "requests": 10}
     world.kubectl("create", "namespace", NAMESPACE)
     world.kubectl("apply", *PLACE, "-f", str(SAMPLES / "reference-pair.yaml"))
+    # A fetch that runs before fails, because its directory is not there.
+    wait(world, "job/reference-pair", "Complete")
     world.kubectl("apply", *PLACE, "-f", "-", given=json.dumps(body))
     reaches(world, "Ready")
     yield NAME
@@ -53,12 +55,16 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def wait(world: World, subject: str, condition: str) -> None:
+    """Wait with kubectl, as a reader does."""
+    limits = (f"--for=condition={condition}", f"--timeout={DEADLINE_SECONDS:.0f}s")
+    world.kubectl("wait", subject, *PLACE, *limits, timeout=DEADLINE_SECONDS + 10)
+
+
 def reaches(world: World, condition: str) -> None:
-    """Wait, as a reader does, until a condition of the newest generation is true."""
-    wait = ("wait", f"specm/{NAME}", *PLACE, f"--for=condition={condition}")
-    seconds = DEADLINE_SECONDS
+    """Wait until a condition of the resource's newest generation is true."""
     try:
-        world.kubectl(*wait, f"--timeout={seconds:.0f}s", timeout=seconds + 10)
+        wait(world, f"specm/{NAME}", condition)
     except DemoError as error:
         pods = world.kubectl("get", "pods,jobs", *PLACE)
         why = why_not(world.kubectl.get("specm", NAME, *PLACE) or {})

@@ -77,6 +77,15 @@ def test_files_given_to_kubectl_exist(document: Path, command: list[str]) -> Non
             assert in_checkout(value).exists(), f"{document.name}: {value}"
 
 
+def test_guides_wait_for_the_job_that_copies_the_models() -> None:
+    """A resource that is created before the copy is complete fails with SourceNotFound."""
+    copies = ["kubectl", "apply", "-f", "manifests/samples/reference-pair.yaml"]
+    after = [next_ for (_, command), (_, next_) in itertools.pairwise(ALL) if command == copies]
+    assert after
+    for command in after:
+        assert command[:4] == ["kubectl", "wait", "job/reference-pair", "--for=condition=Complete"]
+
+
 @pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])
 def test_specdec_options_exist(document: Path, command: list[str]) -> None:
     # These have commands of their own.
