@@ -47,8 +47,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collection, which would take a third of the time.
 
-    Modules and tests are most of the objects and live to the end, so they stay exempt from it: the
-    benchmark collects garbage before each of its blocks.
+    Most objects are modules and tests, which live to the end. Later collections also skip them,
+    because the benchmark collects garbage before each of its blocks.
     """
     gc.disable()
     try:

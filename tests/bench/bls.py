@@ -1,11 +1,11 @@
-"""How close the BLS comes to what its engines allow, beside a loop shaped like the guides'.
+"""The speed of the BLS as a share of its engines' bound, compared with a sequential loop.
 
 `make bench NAME=bls` prints one JSON line a figure and exits 1 when a goal is missed. First it
 measures calls of many rows and of one row, with simulated engines that compute nothing
-(`baseline/waiting.py`). The engines of the other figures are the Reference backend's with its
-simulated step times, see `baseline/cycle.py`, and for the cost of the loops themselves engines
-that answer at once. Every goal is a ratio of two measurements of one run. Beside them stand the
-share of the processors that was in use and what the machine's host took away.
+(`baseline/waiting.py`). The other figures use engines of the Reference backend with simulated step
+times (`baseline/cycle.py`). The cost of the loops themselves is measured with engines that answer
+at once. Most goals are ratios of two measurements of one run. Further figures show the shares of
+processor time that were in use and that the machine's host took away.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from support.triton_server import Server
 
 ACCEPTANCE = 0.8
 _LOOP = "sequential_1"
-# Of a measurement of many clients.
+# Seconds of a measurement of many clients.
 SECONDS = 5.0
 
 
 class Sides:
-    """Our BLS and the sequential loop, each on a server of its own kind, and what they did."""
+    """The BLS and the sequential loop, each on its own server, and the load on the processors."""
 
     def __init__(self, ours: Server, theirs: Server, report: Report) -> None:
         self._ours = ours
@@ -57,27 +57,27 @@ class Sides:
         self.stolen: list[float] = []
 
     def bls(self, clients: int, tokens: int) -> Load:
-        """Clients of our BLS, an answer each."""
+        """Measure clients of the BLS that send one request each."""
         return self._noted(drive(self._ours, BLS, clients, tokens, streaming=True))
 
     def busy_bls(self, tokens: int) -> Load:
-        """Sixteen clients of our BLS, always."""
+        """Measure sixteen clients that send requests to the BLS all the time."""
         load = steadily(self._ours, BLS, CLIENTS, tokens, SECONDS, streaming=True)
         return self._noted(load)
 
     def loop(self, clients: int, tokens: int) -> Load:
-        """Clients of the sequential loop in one process, an answer each."""
+        """Measure clients of a sequential loop in one process that send one request each."""
         return self._noted(drive(self._theirs, _LOOP, clients, tokens, streaming=False))
 
     def busy_loop(self, tokens: int) -> Load:
-        """Sixteen clients of the sequential loop in as many processes, always."""
+        """Measure sixteen clients that use sixteen processes of the loop all the time."""
         model = f"sequential_{CLIENTS}"
         return self._noted(
             steadily(self._theirs, model, CLIENTS, tokens, SECONDS, streaming=False)
         )
 
     def machine(self, name: str) -> None:
-        """What else there was to see of the machine."""
+        """Report the shares of processor time in use, and taken by the machine's host."""
         self._report.figure(f"bls.{name}_processors_busy", self.used, "ratio")
         self._report.figure(f"bls.{name}_processors_stolen", self.stolen, "ratio")
 
@@ -88,17 +88,17 @@ class Sides:
 
 
 def simulated(report: Report, sides: Sides, runs: int, tokens: int) -> None:
-    """Print shares of the bound at 20 ms and 2 ms a step: ours, and the loop's beside it."""
+    """Print the shares of the bound that the BLS and the loop reach at 20 ms and 2 ms a step."""
     figures: dict[str, list[float]] = defaultdict(list)
     for _ in range(runs):
         one, many = sides.bls(1, tokens), sides.busy_bls(tokens)
         figures["one_client"].append(one.of_bound(1))
         figures["sixteen_clients"].append(many.of_bound(CLIENTS))
-        # Answers that begin together do not end together: for a part of these there are fewer.
+        # Answers that start together do not end together: in the end fewer are in flight.
         figures["sixteen_answers"].append(sides.bls(CLIENTS, tokens).of_bound(CLIENTS))
         bound = one.speed / one.of_bound(1)
         figures["loop_one_client"].append(sides.loop(1, tokens).speed / bound)
-        # Of many prompts: how much of a proposal is accepted differs from one to the next.
+        # This bound is that of many prompts, because acceptance differs between prompts.
         bound = many.speed / many.of_bound(CLIENTS)
         shared = sides.loop(CLIENTS, tokens // 8).speed
         figures["loop_sixteen_clients_one_process"].append(shared / bound)
@@ -114,7 +114,7 @@ def simulated(report: Report, sides: Sides, runs: int, tokens: int) -> None:
 
 
 def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
-    """Print what the loops themselves cost, on engines that answer at once."""
+    """Print the cost of the loops themselves, with engines that answer at once."""
     ratios, many, limits, rounds = [], [], [], []
     for _ in range(runs):
         one = drive(server, BLS, 1, 4 * tokens, streaming=False)
@@ -125,7 +125,7 @@ def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
         many.append(ours.speed)
         ratios.append(ours.speed / drive(server, _LOOP, CLIENTS, tokens, streaming=False).speed)
     report.figure("bls.instant_empty_round_ms", limits, "ms")
-    # Two calls of an empty model are what a round cannot do without.
+    # The lower bound of a round is the empty round: two calls of an empty model.
     report.figure("bls.instant_round_ms", rounds, "ms", goal=0.4)
     report.figure(
         "bls.instant_round_of_empty",
@@ -138,7 +138,7 @@ def instant(report: Report, server: Server, runs: int, tokens: int) -> None:
 
 
 def memory(report: Report, pair: Pair) -> None:
-    """Print what 64 requests in flight and the BLS itself add to a server that has none."""
+    """Print the memory that the BLS and 64 requests in flight add to a server without a BLS."""
     files = repository(pair, streaming=True)
     engines = {path: text for path, text in files.items() if path.split("/")[0] != BLS}
     with serving(engines) as server:
@@ -177,11 +177,11 @@ def adaptive(report: Report) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every part of the bench needs.
+    """The settings of the bench, and a method for each of its parts.
 
     Args:
-        folder: where the checkpoints lie.
-        tokens: of an answer.
+        folder: directory of the checkpoints.
+        tokens: tokens of an answer.
     """
 
     report: Report
@@ -191,18 +191,18 @@ class Bench:
     tokens: int
 
     def rows(self) -> None:
-        """Calls of many rows and of one row."""
+        """Measure calls of many rows and of one row."""
         for rows in (CLIENTS, 1):
             given = (self.report, self.pair, rows, self.runs, self.tokens, SECONDS)
             waiting.shared_steps(*given)
             waiting.own_speed(*given)
 
     def adaptive(self) -> None:
-        """The adaptive draft length, simulated without a clock."""
+        """Measure the adaptive draft length, simulated without a clock."""
         adaptive(self.report)
 
     def simulated(self) -> None:
-        """Engines that take their time, and the loop beside the BLS."""
+        """Measure the BLS and the loop with engines that take time for each step."""
         with (
             serving(repository(self.pair, streaming=True)) as ours,
             serving(repository(self.pair, streaming=False, loops=(1, CLIENTS))) as theirs,
@@ -211,27 +211,27 @@ class Bench:
             modes.chunks(self.report, ours, self.runs, self.tokens)
 
     def traces(self) -> None:
-        """What many requests leave behind."""
+        """Measure the memory that many requests leave behind."""
         files = repository(self.pair, streaming=True, target_ms=1, draft_ms=0.1)
         with serving(files) as server:
             traces(self.report, server)
 
     def instant(self) -> None:
-        """Engines that answer at once."""
+        """Measure the loops with engines that answer at once."""
         with serving(at_once(repository(self.pair, streaming=False, loops=(1,)))) as server:
             instant(self.report, server, self.runs, self.tokens)
 
     def logits(self) -> None:
-        """Acceptance by logits."""
+        """Measure the cost of acceptance by logits."""
         files = at_once(repository(self.pair, streaming=False, pipelined=0))
         modes.logits(self.report, files, self.runs, 4 * self.tokens)
 
     def memory(self) -> None:
-        """Requests in flight."""
+        """Measure the memory of requests in flight."""
         memory(self.report, self.pair)
 
     def grid(self) -> None:
-        """Several acceptance rates, draft lengths and step times."""
+        """Measure several acceptance rates, draft lengths and step times."""
         modes.grid(self.report, self.folder, self.tokens)
 
 
@@ -251,7 +251,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
 
 
 def main() -> int:
-    """Measure; 0 when every goal was met."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Benchmark the BLS")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=128)

@@ -1,10 +1,10 @@
 """The accuracy of `specdec bench`, and the time that it needs itself.
 
-`make bench NAME=client` prints one JSON line per figure and exits 1 if a goal is missed. Its clock
-is held against that of a server which stamps every chunk (`baseline/clock.py`), over both
-protocols: the goals are those of HTTP, the default. Its request rate is held against `hey`, a load
-generator in Go, which posts the same bodies to the generate endpoint of the same server in turns
-with it. Beside them stands the machine's load.
+`make bench NAME=client` prints one JSON line per figure and exits 1 if a goal is missed. It
+compares the client's times with those of a server that stamps every chunk (`baseline/clock.py`),
+over both protocols. The goals apply to HTTP, the default. It compares the request rate with that
+of `hey`, a load generator in Go. Both post the same bodies in turns to the generate endpoint of
+the same server. A further figure is the machine's load.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TESTS = Path(__file__).parents[1]
 
 
 def clock(report: Report, runs: int, only: Sequence[Protocol] = ("http", "grpc")) -> None:
-    """Print the errors of 64 clients' times against the server's, and processor time a chunk."""
+    """Print how far 64 clients' times differ from the server's, and processor time a chunk."""
     with stamping() as ports:
         for protocol in only:
             firsts, gaps, costs = [], [], []
@@ -76,7 +76,7 @@ def clock(report: Report, runs: int, only: Sequence[Protocol] = ("http", "grpc")
 def stamping(
     chunks: int | None = None, seconds: float | None = None
 ) -> Iterator[dict[Protocol, int]]:
-    """The ports of a server that stamps its chunks, and sends one every so many seconds."""
+    """Yield the ports of a server that stamps its chunks and sends one every `seconds`."""
     command = [*_CLOCK, str(chunks or CHUNKS), str(seconds or CHUNK_SECONDS)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_TESTS
@@ -89,14 +89,14 @@ def stamping(
 
 
 async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
-    """What every client saw, and the processor time of this process meanwhile."""
+    """Return each client's exchange, and the processor time that this process used."""
     async with endpoint(Connection(url), protocol) as server:
         request = server.message(BLS, {}, (), streamed=True)
         clients = [server.client(streamed=True) for _ in range(CLIENTS)]
 
         async def ask(number: int) -> Exchange:
-            # Clients of their own do not begin at one moment; begun together, all chunks would
-            # come together, and each wait for those before it.
+            # Real clients do not start at the same time. If they did here, all chunks would arrive
+            # together, and each would wait for those before it.
             await asyncio.sleep(number * CHUNK_SECONDS / CLIENTS)
             return await clients[number].send(number, request)
 
@@ -114,7 +114,7 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
 
 
 def errors(exchange: Exchange) -> tuple[float, list[float]]:
-    """Milliseconds by which time to first token and each gap differ from the server's."""
+    """Return the milliseconds by which first-token time and gaps differ from the server's."""
     seen = sample(exchange)
     stamps = [
         tuple(map(float, tensors["text_output"].item().split()))
@@ -128,10 +128,10 @@ def errors(exchange: Exchange) -> tuple[float, list[float]]:
 
 
 def agreement(report: Report, runs: int, requests: int) -> None:
-    """Print our request rate over hey's, and the largest difference of all runs.
+    """Print the ratio of our request rate to hey's, and the largest difference of all runs.
 
-    One client alone is judged: the requests of several meet at the engines now in one batch, now
-    in two, and their rate differs between two runs of the same generator by more than the goal.
+    The goal applies to one client only. Requests of several clients reach the engines in one batch
+    or in two, so two runs of the same generator already differ by more than the goal.
     """
     binaries.ensure(["hey"], lambda message: print(message, file=sys.stderr))
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -140,7 +140,7 @@ def agreement(report: Report, runs: int, requests: int) -> None:
         pair = build(Path(folder), 0.8, 64, 2 * LENGTH)
         with serving(repository(pair, streaming=False)) as server:
             for _ in range(runs):
-                # hey shares requests evenly and leaves out what remains.
+                # hey divides the requests evenly among its clients and drops the remainder.
                 turn = max(1, requests // TURNS // max(AGREEING)) * max(AGREEING)
                 seconds = in_turns(server, Path(folder), turn)
                 for load, (mine, theirs, again) in seconds.items():
@@ -157,9 +157,9 @@ def agreement(report: Report, runs: int, requests: int) -> None:
 def in_turns(
     server: Triton, folder: Path, requests: int
 ) -> dict[tuple[int, int], NDArray[np.float64]]:
-    """Seconds by clients and draft length: ours, hey's, and hey's once more.
+    """Return seconds by clients and draft length: ours, those of hey, and those of hey again.
 
-    In short turns, so that what else the machine does meets all three.
+    The turns are short, so that other load on the machine affects all three alike.
     """
     seconds: dict[tuple[int, int], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
     for _ in range(TURNS):
@@ -173,7 +173,7 @@ def in_turns(
 
 
 def ours(server: Triton, requests: int) -> Answered:
-    """The benchmark's result of both arms."""
+    """Return the result of `specdec bench` with and without draft tokens."""
     settings = Settings(
         prompts=[PROMPT],
         concurrency=AGREEING,
@@ -188,7 +188,7 @@ def ours(server: Triton, requests: int) -> Answered:
 
 
 def hey(server: Triton, folder: Path, clients: int, length: int, requests: int) -> float:
-    """Requests a second that hey measures with the same body."""
+    """Return the requests a second that hey measures with the same body."""
     body = folder / "body.json"
     values = {"text_input": PROMPT, "max_tokens": TOKENS, "end_id": -1, "stream": False}
     more = {"num_draft_tokens": length, "exclude_input_in_output": True, "random_seed": 0}
@@ -204,7 +204,7 @@ def hey(server: Triton, folder: Path, clients: int, length: int, requests: int) 
 
 
 def main() -> int:
-    """Measure everything."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Benchmark the benchmark")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--requests", type=int, default=48)

@@ -1,4 +1,4 @@
-"""What the command line costs before it does anything: its start, and the size of its extra.
+"""The cost of the command line before it does any work: start time and size of its extra.
 
 `make bench NAME=command` prints one JSON line a figure and exits 1 when a goal is missed.
 """
@@ -25,13 +25,13 @@ _STARTS = {
     "generate_help": ["generate", "--help"],
     "verify_help": ["verify", "--help"],
     "plan_help": ["plan", "--help"],
-    # Up to the first sentence: everything is loaded that speaks to a server.
+    # No server listens there: the command loads every module of the client, then fails.
     "generate": ["generate", "--url", "127.0.0.1:9", "--prompt", "a"],
 }
 
 
 def main() -> int:
-    """Measure; 0 when every goal was met."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=9, help="times each command is started")
     options = parser.parse_args()
@@ -58,7 +58,7 @@ def _started(arguments: list[str]) -> float:
 
 
 def _closure(lines: Sequence[str]) -> set[str]:
-    """Distributions that requirements name here, with what they need in turn."""
+    """Return the distributions that these requirements need here, directly or indirectly."""
     waiting = [Requirement(line) for line in lines]
     seen: set[tuple[str, str]] = set()
     while waiting:
@@ -76,7 +76,7 @@ def _closure(lines: Sequence[str]) -> set[str]:
 
 
 def _megabytes(name: str) -> float:
-    """Files of a distribution on disk, without what Python compiles at its first import."""
+    """Return the size of a distribution's files, without compiled `.pyc` files."""
     listed = metadata.distribution(name).files or ()
     files = {Path(str(file.locate())) for file in listed if file.suffix != ".pyc"}
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6

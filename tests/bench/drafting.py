@@ -1,10 +1,10 @@
-"""What drafts from lookups gain, beside a draft model's and both together.
+"""The speedup by lookups, by a draft model, and by both together.
 
 `make bench NAME=drafting` prints one JSON line a figure and exits 1 when a goal is missed. The
 engines are simulated, at 20 ms a step of the target and 2 ms of the draft, and return texts of
 this repository (`baseline/texts.py`): the draft model is right in 70 of 100 positions. All sides
-answer the same texts in one run, four clients at once. Proposals that are cut by their log
-probabilities have texts and drafts of the shipped pair (`baseline/survival.py`).
+answer the same texts in one run, four clients at once. The figures about proposals that are cut by
+their log probabilities use texts and drafts of the shipped pair (`baseline/survival.py`).
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from support.triton_server import Server
 
 MOST = 16
 ACCEPTED_PERCENT = 70
-# Tokens of a client in a measurement, on average at least: shorter answers are repeated.
+# Minimum tokens of a client in a measurement, on average: shorter answers are repeated.
 TOKENS = 400
 KINDS = (CODE_EDIT, RETRIEVAL, CHAT, texts.JSON)
 PLAIN = "plain"
-# Share of plain speed at least, by side and kind.
+# Minimum speed as a share of plain speed, by side and kind of text.
 _GOALS = {
     ("ngram", CODE_EDIT): 1.5,
     ("ngram", RETRIEVAL): 1.5,
     ("ngram", CHAT): 0.97,
     ("ngram_stream", CHAT): 0.97,
 }
-# Of the better one of the two, at least, where lookups and the draft model are used together.
+# Minimum speed of lookups and draft model together, as a share of the better of the two.
 _MIXED_GOALS = {CODE_EDIT: 1.10}
 _MIXED_GOAL = 0.97
 _LOOKUP_TOKENS = 8192
@@ -62,7 +62,7 @@ _REFERENCE_PROMPTS = 8
 
 @dataclass(frozen=True)
 class Side:
-    """A way to draft: the changes of the plan, and the draft length of its requests if fixed."""
+    """A way to draft: the changes of the plan, and whether it has a draft model."""
 
     changes: dict[str, object]
     draft: bool = True
@@ -89,7 +89,7 @@ class Answered:
 
 
 def main() -> int:
-    """Measure; 0 when every goal was met."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
@@ -116,7 +116,7 @@ def _compare(
     tokenizer: Tokenizer,
     runs: int,
 ) -> None:
-    """Print each side's share of plain speed, and its tokens for each step of the target.
+    """Print each side's speed as a share of plain speed, and its tokens per target step.
 
     All servers answer all texts once before the first measurement, so that policies know the
     costs.
@@ -150,7 +150,7 @@ def _compare(
 
 
 def _mixed(report: Report, shares: dict[tuple[str, str], list[float]]) -> None:
-    """Print what both together give, as a share of the better one alone."""
+    """Print the speed of both sources together, as a share of the better of the two."""
     for kind in KINDS:
         parts = zip(shares["ngram", kind], shares["adaptive", kind], strict=True)
         ratios = [
@@ -163,7 +163,7 @@ def _mixed(report: Report, shares: dict[tuple[str, str], list[float]]) -> None:
 
 
 def _reference(report: Report, folder: Path, runs: int) -> None:
-    """Print the share of plain speed on the Reference engine, whose steps cost processor time."""
+    """Print the speed of lookups on the real Reference engine, as a share of plain speed."""
     target = build(folder, "target", "target", mode="draft_tokens_external")
     plan = RepositoryPlan(
         version="0.19.0",
@@ -194,10 +194,10 @@ def _reference(report: Report, folder: Path, runs: int) -> None:
 
 
 def _answered(server: Server, chosen: list[Text], tokenizer: Tokenizer, **more: float) -> Answered:
-    """Let a client for each text ask for it, until they have `TOKENS` tokens on average.
+    """Let one client per text request it, until the clients have `TOKENS` tokens on average.
 
     Raises:
-        RuntimeError: an answer is not the text.
+        RuntimeError: an answer differs from its text.
     """
     lengths = [len(tokenizer.encode(text.answer).ids) for text in chosen]
     repeats = math.ceil(TOKENS / mean(lengths))
@@ -215,12 +215,12 @@ def _answered(server: Server, chosen: list[Text], tokenizer: Tokenizer, **more: 
         list(pool.map(answer, chosen, lengths))
     seconds = perf_counter() - begun
     accepted, generated = (b - a for a, b in zip(before, _counts(server), strict=True))
-    # Every token is an accepted one, or the target's own of a round or a step without a draft.
+    # Each token is an accepted draft token, or the one token that the target adds in each step.
     return Answered(seconds, int(generated), int(generated - accepted))
 
 
 def _counts(server: Server) -> list[float]:
-    """Accepted draft tokens, and generated tokens."""
+    """Return the numbers of accepted draft tokens and of generated tokens."""
     return [server.metric(f"specdec_{name}_tokens_total") for name in ("accepted", "generated")]
 
 
@@ -246,7 +246,7 @@ def _server(folder: Path, side: Side) -> Iterator[Server]:
 
 
 def _write(file: Path, given: list[Text], tokenizer: Tokenizer) -> None:
-    """The tokens of prompt and answer of each text, which the simulated engines return."""
+    """Write the tokens of each prompt and answer, which the simulated engines return."""
     listed = [
         tokenizer.encode(text.prompt).ids + tokenizer.encode(text.answer).ids for text in given
     ]
@@ -254,7 +254,7 @@ def _write(file: Path, given: list[Text], tokenizer: Tokenizer) -> None:
 
 
 def _lookups(report: Report, file: Path, tokenizer: Tokenizer) -> None:
-    """Print what a lookup costs in texts of 8 192 tokens, and what the automaton takes."""
+    """Print the time of a lookup in texts of 8 192 tokens, and the automaton's memory."""
     code = sorted((texts.ROOT / "operator" / "specdec").rglob("*.py"))
     prose = sorted((texts.ROOT / "docs").glob("*.md"))
     listed = [

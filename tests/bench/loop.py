@@ -1,8 +1,8 @@
-"""What the client's own draft/target loop costs a round, with engines that answer at once.
+"""The cost of a round of the client's own draft/target loop, with engines that answer at once.
 
-`make bench NAME=loop` prints one JSON line a figure and exits 1 when a goal is missed. Both
-engines are one server in a process of its own (`baseline/instant.py`), so that a round is what the
-client, gRPC and the loopback take; every draft token is right.
+`make bench NAME=loop` prints one JSON line a figure and exits 1 when a goal is missed. One server
+in its own process is both engines (`baseline/instant.py`). A round therefore takes only the time
+of the client, gRPC and the loopback. Every draft token is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.bench_report import Report
 
 CLIENTS = 16
 LENGTH = 4
-# Enough that what an answer costs besides its rounds is little of each.
+# Enough rounds that the fixed cost of an answer adds little to each of them.
 ROUNDS = 300
 _SERVER = [sys.executable, "-m", "bench.baseline.instant"]
 # The folder from which `-m` imports the package `bench`.
@@ -51,7 +51,7 @@ def rounds(report: Report, runs: int) -> None:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of a server of both engines."""
+    """Yield the address of a server of both engines."""
     with subprocess.Popen(
         _SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_TESTS
     ) as process:
@@ -62,7 +62,7 @@ def serving() -> Iterator[str]:
 
 
 async def loop(where: Connection, clients: int) -> float:
-    """Rounds a second of so many clients, from the first prompt to the last answer."""
+    """Return the rounds a second of all clients, from the first prompt to the last answer."""
     options = Options(max_tokens=ROUNDS * (LENGTH + 1), draft_tokens=LENGTH)
     begun = time.perf_counter()
     results = await speculate(["a"] * clients, options, where, concurrency=clients)
@@ -74,7 +74,7 @@ async def loop(where: Connection, clients: int) -> float:
 
 
 def main() -> int:
-    """Measure everything."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Benchmark the client's loop")
     parser.add_argument("--runs", type=int, default=9)
     report = Report()

@@ -1,11 +1,11 @@
-"""What the OpenAI endpoint costs: processor time of a piece, latency of the first, and memory.
+"""The cost of the OpenAI endpoint: processor time of a piece, latency of the first, memory.
 
 `make bench NAME=openai` prints one JSON line per figure and exits 1 if a goal is missed. Servers
-stamp every piece with their clock, so the latency of engines is no part of a figure. 16 clients
-stream at a time. For the processor time the server is a small one (`baseline/clock.py`). For the
-first piece it is a tritonserver with a model that stamps (`baseline/stamps.py`). The clients
-stream through the endpoint, and in turns from Triton's `generate_stream`. The latency of a first
-piece is the time from the client's request to that piece, less what the model waited.
+stamp every piece with their clock, so no figure contains the latency of engines. 16 clients stream
+at a time. A small server (`baseline/clock.py`) serves for the processor time. A tritonserver with
+a model that stamps (`baseline/stamps.py`) serves for the first piece. There the clients stream in
+turns through the endpoint and from Triton's `generate_stream`. The latency of a first piece is the
+time from the client's request to that piece, minus the time that the model waited.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from support.bench_report import Report
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 
 STREAMS = 16
-# Pieces of a short answer, whose cost is that of a request, and of a long one.
+# Pieces of a short and a long answer: the difference of their costs gives that of a piece.
 SHORT, LONG = 2, 42
-# Pieces that come without a pause: the endpoint has work all the time.
+# Pause between pieces that is so short that the endpoint is busy all the time.
 BUSY_SECONDS = 0.002
 _STAMPS = re.compile(rb'"text(?:_output)?": ?"([0-9.]+) ([0-9.]+)"')
 _END = b"\r\n0\r\n\r\n"
@@ -45,7 +45,7 @@ _PATHS = {
 
 
 class Clients:
-    """16 clients, each with a connection that it keeps."""
+    """16 clients, each with its own open connection."""
 
     def __init__(self, port: int, name: str, pause: float) -> None:
         self._port, self._pause = port, pause
@@ -66,12 +66,12 @@ class Clients:
             writer.close()
 
     async def streams(self) -> tuple[list[float], int]:
-        """A stream of each client: seconds until first pieces, and the number of all pieces."""
+        """Run a stream per client; return latencies of first pieces and the number of pieces."""
         results = await asyncio.gather(*map(self._stream, range(STREAMS)))
         return [first for first, _ in results], sum(pieces for _, pieces in results)
 
     async def _stream(self, number: int) -> tuple[float, int]:
-        # Clients of their own do not begin at one moment.
+        # Real clients do not start at the same time.
         await asyncio.sleep(number * self._pause / STREAMS)
         reader, writer = self._open[number]
         began = time.perf_counter()
@@ -91,14 +91,14 @@ class Clients:
 
 
 def processor_seconds(process: int) -> float:
-    """The processor time of all threads of a process."""
+    """Return the processor time of all threads of a process."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     return sum(int((task / "schedstat").read_text("ascii").split()[0]) for task in tasks) / 1e9
 
 
 @contextmanager
 def serving(chunks: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[str, int]]]:
-    """An endpoint on a stamping server, and the ports of both."""
+    """Yield an endpoint in front of a small stamping server, and the ports of both."""
     with (
         tempfile.TemporaryDirectory() as folder,
         stamping(chunks, seconds) as ports,
@@ -108,7 +108,7 @@ def serving(chunks: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[
 
 
 def repository(pieces: int, seconds: float) -> dict[str, str]:
-    """Files of a model that stamps; the endpoint also reads a configuration of `preprocessing`."""
+    """Return files of a stamping model, also as `preprocessing`: the endpoint reads its config."""
     inputs = {
         "text_input": "STRING",
         "max_tokens": "INT32",
@@ -131,7 +131,7 @@ def repository(pieces: int, seconds: float) -> dict[str, str]:
 
 @contextmanager
 def serving_triton(pieces: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint, dict[str, int]]]:
-    """An endpoint on a tritonserver whose model stamps, and the ports of both."""
+    """Yield an endpoint in front of a stamping tritonserver, and the ports of both."""
     with (
         tempfile.TemporaryDirectory() as folder,
         triton(repository(pieces, seconds)) as server,
@@ -141,7 +141,7 @@ def serving_triton(pieces: int, seconds: float) -> Iterator[tuple[OpenAIEndpoint
 
 
 def request_microseconds(chunks: int, seconds: float, repeats: int) -> float:
-    """Processor time of one request whose answer has so many pieces."""
+    """Return the processor time of one request whose answer has `chunks` pieces."""
 
     async def run(endpoint: OpenAIEndpoint) -> float:
         async with Clients(endpoint.port, "endpoint", seconds) as clients:
@@ -172,7 +172,7 @@ def costs(report: Report, runs: int, repeats: int) -> None:
 
 
 async def latencies(ports: dict[str, int], repeats: int) -> dict[str, list[float]]:
-    """Latencies of first pieces in milliseconds, of both in turns."""
+    """Measure both in turns; return the latencies of first pieces in milliseconds."""
     firsts: dict[str, list[float]] = {name: [] for name in ports}
     async with (
         Clients(ports["endpoint"], "endpoint", CHUNK_SECONDS) as ours,
@@ -195,7 +195,7 @@ def measure(report: Report, runs: int, repeats: int) -> None:
     report.figure("openai.first_piece_added_p99_ms", added, "ms", goal=2.0)
     for name in ports:
         report.figure(f"openai.{name}_first_piece_p99_ms", late[name], "ms")
-        # Of all runs together: a garbage collection is rarer than one in a hundred pieces.
+        # The maximum of all runs: a garbage collection affects fewer than one in a hundred pieces.
         worst = max(max(result[name]) for result in results)
         report.figure(f"openai.{name}_first_piece_worst_ms", [worst], "ms")
     report.figure("openai.memory_mib", [memory], "MiB", goal=120.0)
@@ -203,7 +203,7 @@ def measure(report: Report, runs: int, repeats: int) -> None:
 
 
 def main() -> int:
-    """Measure everything."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Benchmark the OpenAI endpoint")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2, help="of 16 streams, in each run")

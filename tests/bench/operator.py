@@ -1,7 +1,7 @@
 """The cost of the operator: its memory, and a reconcile of an unchanged resource.
 
 `make bench NAME=operator` prints one JSON line a figure and exits 1 when a goal is missed. It runs
-on a real API server with played pods; the operator is its own process with its shipped rights.
+on a real API server with simulated pods. The operator is a process with its shipped permissions.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _RESIDENT_MIB = 120.0
 
 
 def main() -> int:
-    """Measure; 0 when every goal was met."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resources", type=int, default=3, help="resources served meanwhile")
     parser.add_argument("--reconciles", type=int, default=10, help="of each resource")
@@ -51,7 +51,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _running() -> Iterator[tuple[Operator, ControlPlane]]:
-    """A control plane with what manifests/install holds, and the operator beside it."""
+    """Yield the operator as a process, and a control plane with the rest of manifests/install."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         ControlPlane("bench-operator", hold_jobs=True) as plane,

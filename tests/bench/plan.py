@@ -1,4 +1,4 @@
-"""What planning takes: one resource in a running process, and the command from its start.
+"""The time of planning: one resource in a running process, and the command with its start.
 
 `make bench NAME=plan` prints one JSON line a figure and exits 1 when a goal is missed.
 """
@@ -16,7 +16,7 @@ from specdec.dry_run.resource import read
 from support.bench_report import Report
 
 SAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "samples"
-# One of each backend; the figure of an engine sample carries its name.
+# A sample of each backend; the figures of the second have the suffix `_engines`.
 SAMPLE = SAMPLES / "reference-draft-target.yaml"
 ENGINES = SAMPLES / "tensorrt-draft-target-fast-logits.yaml"
 _PLAN_MS = 50.0
@@ -24,7 +24,7 @@ _COMMAND_SECONDS = 1.0
 
 
 def main() -> int:
-    """Measure; 0 when every goal was met."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plans", type=int, default=50, help="resources planned")
     parser.add_argument("--starts", type=int, default=7, help="times the command is started")
@@ -32,7 +32,7 @@ def main() -> int:
     report = Report()
     for suffix, sample in (("", SAMPLE), ("_engines", ENGINES)):
         body = read(str(sample))
-        _planned(body, 0)  # what a process reads once: payload, templates, support matrix
+        _planned(body, 0)  # reads what is cached: payload, templates, support matrix
         plans = [_planned(body, number + 1) for number in range(options.plans)]
         report.figure(f"plan.plan_and_render{suffix}_ms", plans, "ms", goal=_PLAN_MS)
         starts = [_started(sample) for _ in range(options.starts)]
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _planned(body: Json, number: int) -> float:
-    """Plan and render one more resource, each unlike the others: nothing of it is cached."""
+    """Return the milliseconds to plan and render a resource that no cache holds."""
     body["spec"]["target"]["limits"]["maxBatchSize"] = 16 + number
     begun = time.perf_counter()
     files(make(body, Settings().images))

@@ -1,7 +1,7 @@
-"""What the Reference engine costs beside a bare NumPy loop, and what the pair's speculation gives.
+"""The Reference engine's cost relative to a bare NumPy loop, and the pair's speedup.
 
 `make bench NAME=reference` prints one JSON line a figure and exits 1 when a goal is missed.
-One thread; the two sides of every ratio take turns within one run.
+It uses one thread. The two sides of every ratio alternate within one run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payloa
 Ids = npt.NDArray[np.int64]
 CONTEXT = 128
 STEPS = 40
-# Both sides of a step only compute, in one thread: its own time is what other load cannot touch.
+# Both sides only compute, in one thread. Other load does not count in that thread's time.
 clock = time.thread_time
 
 
 def build(checkpoint: Path, output: Path) -> Llama:
-    """Build an engine by the product's own build and load it."""
+    """Build an engine with the product's own build, and load it."""
     limits = {"maxBatchSize": 8, "maxInputLen": 512, "maxSeqLen": 512, "maxNumTokens": 1024}
     plan = {
         "backend": "Reference",
@@ -75,7 +75,7 @@ class Rounds:
         return Sequence(ticket, self._model, reservation, None)
 
     def step(self, sequence: Sequence) -> None:
-        """Compute one pass and take its tokens."""
+        """Compute one pass and add its tokens to the sequence."""
         rows = sequence.rows()
         sequence.advance(rows, self._model.forward([rows])[0])
 
@@ -123,12 +123,12 @@ def bare_step(bare: Bare, context: Ids, rows: int) -> float:
 def compare(
     report: Report, name: str, ours: Callable[[], float], bound: Callable[[], float], runs: int
 ) -> None:
-    """Print both times and their ratio; the sides alternate, so that load hits both."""
+    """Print both times and their ratio; the sides alternate, so that load affects both."""
     for side in (ours, bound):
         side()
     pairs = []
     for index in range(runs):
-        # Which side goes first alternates too.
+        # The side that starts alternates too.
         first, second = (ours, bound) if index % 2 else (bound, ours)
         values = {first: first(), second: second()}
         pairs.append((values[ours], values[bound]))
@@ -180,17 +180,17 @@ class Tally:
 
     @property
     def tokens_per_step(self) -> float:
-        """The accepted tokens of a round and the target's own."""
+        """Return the average tokens of a round: accepted draft tokens and the target's token."""
         return self.accepted / self.rounds + 1
 
 
 def speculate(
     target: Client, draft: Client, prompt: list[int], new: int, k: int, full: Tally, every: Tally
 ) -> list[int]:
-    """The tokens of one answer; `full` counts the rounds that could offer k tokens, `every` all.
+    """Return the tokens of one answer; `every` counts all rounds, `full` those with k tokens.
 
-    The last rounds of an answer have no room for k tokens: how many of them there are is a
-    matter of `new`, not of the pair.
+    The last rounds of an answer have no room for k tokens. Their number depends on `new`, not on
+    the pair.
     """
     ids = list(prompt)
     end = len(prompt) + new
@@ -219,7 +219,7 @@ def pair_figures(
         tokens = speculate(server, helper, prompt, new, 4, full, every)
         speeds.append((middle - start) / (time.perf_counter() - middle))
         same += tokens == plain[-1]
-    # The goals are of whole rounds, as in 1 + 4 x 0.577 = 3.31; cut rounds are shown beside.
+    # The goals apply to full rounds: 1 + 4 x 0.577 = 3.31. A further figure includes cut rounds.
     acceptance = full.accepted / full.drafted
     report.figure("reference.acceptance_k4", [acceptance], "ratio", goal=0.577, better="higher")
     report.figure(
@@ -249,7 +249,7 @@ def pair_figures(
 
 
 def main() -> int:
-    """Measure everything."""
+    """Run the bench; return 0 if every goal is met."""
     parser = argparse.ArgumentParser(description="Benchmark the Reference engine")
     parser.add_argument("--runs", type=int, default=15, help="repetitions of each ratio")
     parser.add_argument("--prompts", type=int, default=50)

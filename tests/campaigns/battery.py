@@ -1,9 +1,9 @@
 """Malformed requests of thousands of kinds: after each, the server answers a valid request.
 
 `make campaign NAME=battery` sends kinds of `campaigns/malformed.py`, drawn over all models, to
-every layout on a real tritonserver. The good request's text must be the same each time, no error
-may show a traceback or a path of the server, and at the end memory and /dev/shm are within 5 % of
-what they were when the first kinds had been sent.
+every layout on a real tritonserver. The valid request's text must be the same each time. No error
+may show a traceback or a path of the server. At the end, memory and /dev/shm may be at most 5 %
+larger than after the kinds of the warm-up.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from support.triton_server import Server, installed_server
 
 KINDS = 2000
 GROWTH = 0.05
-# Share of the kinds before memory is compared: every model has then seen requests of many sizes.
+# Share of the kinds that warm up the server: then every model has handled many sizes.
 _WARM = 0.3
-# Of an engine's cache, whose memory grows until it is full. A few of the longest answers fill it:
-# the cache keeps the tokens of each, since none continues another one's prompt.
+# Size of an engine's cache, whose memory grows until it is full. A few of the longest answers fill
+# it: the cache keeps the tokens of each, because no request continues an earlier answer.
 _KV_TOKENS = 2048
 _LONGEST = 6
-# The limit for a prompt before it is encoded, of checkpoints with short tokens.
+# The server's limit for a prompt before encoding, for checkpoints with short tokens.
 _PROMPT_BYTES = 65_536
 _MODELS = ("tensorrt_llm_bls", "ensemble")
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
-# No answer to a client may hold a path of the server's files or its code.
+# Signs of the server's code and files, which no error message may contain.
 _LEAKS = ("Traceback", 'File "', ", line ", "site-packages")
-# What differs between layouts: release, streaming, method.
+# Each layout has its release, streaming or not, and its method.
 LAYOUTS: dict[str, tuple[str, bool, str]] = {
     "streaming": ("0.19.0", True, "DraftTarget"),
     "unary": ("0.18.0", False, "DraftTarget"),
@@ -60,11 +60,11 @@ LAYOUTS: dict[str, tuple[str, bool, str]] = {
 
 @dataclass
 class Tally:
-    """What came back.
+    """The results of a layout.
 
     Attributes:
         ends: requests by how they ended: answered, refused, silent or closed.
-        wrong: everything that must not be, one sentence each.
+        wrong: a message for each violation.
         memory, shared: growth since the warm-up, as a share.
     """
 
@@ -76,7 +76,7 @@ class Tally:
 
 @contextmanager
 def served(layout: str) -> Iterator[Server]:
-    """A server of a layout, on the shipped pair."""
+    """Yield a server of a layout with the shipped pair."""
     version, decoupled, method = LAYOUTS[layout]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -103,7 +103,7 @@ def served(layout: str) -> Iterator[Server]:
 
 
 def chosen(layout: str, count: int | None = None) -> list[Kind]:
-    """Kinds for every model of a layout, in an order of their own, at most so many."""
+    """Return at most `count` kinds for all models of a layout, in its own random order."""
     version, _, method = LAYOUTS[layout]
     models = [model for model in GOOD if model != "tensorrt_llm_draft" or method == "DraftTarget"]
     every = {
@@ -117,7 +117,7 @@ def chosen(layout: str, count: int | None = None) -> list[Kind]:
 
 
 def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
-    """Send each kind, and a good request behind it; stop when the server has ended."""
+    """Send each kind and then a valid request; stop if the server has ended."""
     client = _Client(server, decoupled=LAYOUTS[layout][1])
     desired, tally, before = client.good(), Tally(), memory_of(server)
     for number, kind in enumerate(every):
@@ -147,7 +147,7 @@ def run(server: Server, layout: str, every: Sequence[Kind]) -> Tally:
 
 
 class _Client:
-    """Sends kinds as they are, by whatever route they take."""
+    """Sends kinds unchanged, over gRPC or HTTP."""
 
     def __init__(self, server: Server, *, decoupled: bool) -> None:
         self._server = server
@@ -160,9 +160,9 @@ class _Client:
         )
 
     def good(self, **values: int) -> str:
-        """The text of the good request with these values.
+        """Return the answers of the BLS and the ensemble to the valid request with these values.
 
-        The ensemble goes through every model but the BLS.
+        The ensemble uses every model except the BLS.
         """
         return " | ".join(self._ask(model, **values) for model in _MODELS)
 
@@ -173,23 +173,23 @@ class _Client:
         return text([ask_once(self._server.url, model, **request)])
 
     def fill_caches(self) -> None:
-        """Let every engine generate what its cache holds, and encode the longest prompts."""
+        """Fill every engine's cache with long answers, and have the longest prompts encoded."""
         for _ in range(_LONGEST):
             self.good(max_tokens=10_000, end_id=-1)
         for model in _MODELS:
-            # Encoded, and then refused for its number of tokens.
+            # The server encodes the prompt, then refuses it for its number of tokens.
             with suppress(RefusedError):
                 self._ask(model, text_input="a " * (_PROMPT_BYTES // 2))
 
     def alive(self) -> bool:
-        """Whether the server answers for itself."""
+        """Return whether the server reports that it is live."""
         try:
             return self._http("GET", "/v2/health/live", b"", ())[0] == 200
         except OSError:
             return False
 
     def send(self, kind: Kind) -> tuple[str, str]:
-        """How a kind ends, and the message of its error."""
+        """Send a kind; return how the request ended, and its error message."""
         if kind.route == "grpc":
             return self._over_grpc(kind)
         try:
@@ -204,7 +204,7 @@ class _Client:
     def _over_grpc(self, kind: Kind) -> tuple[str, str]:
         end = "closed", ""
         try:
-            # To its very end: Triton keeps what belongs to a call that its client cancels.
+            # Read to the end: Triton keeps the memory of a call that its client cancels.
             for response in self._stream(iter([kind.body]), timeout=_SECONDS):
                 if response.error_message:
                     end = "refused", response.error_message
@@ -231,7 +231,7 @@ class _Client:
 
 
 def main() -> int:
-    """Run; 1 when anything was wrong."""
+    """Run the campaign; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.battery", description=__doc__)
     parser.add_argument("--kinds", type=int, default=KINDS, help="of each layout (%(default)s)")
     parser.add_argument("--layout", choices=LAYOUTS, action="append", help="(all)")
@@ -249,7 +249,7 @@ def main() -> int:
 
 
 def judge(layout: str, tally: Tally, report: Report) -> None:
-    """Hold what came back against the goals."""
+    """Report the results of a layout with their goals."""
     for end, count in sorted(tally.ends.items()):
         report.figure(f"battery.{layout}_{end}", [count], "requests")
     report.figure(f"battery.{layout}_wrong", [len(tally.wrong)], "requests", goal=0)

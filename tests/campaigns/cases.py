@@ -1,4 +1,4 @@
-"""Prompts with options, and what the target alone makes of them."""
+"""Random prompts with options, and the answers of the target alone to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
 from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
 
 LONGEST = 32
-# Share of the prompts that end shortly before the end of the sequence.
+# Share of the prompts that end shortly before the sequence limit.
 _NEAR = 0.4
 _THREADS = 16
 _LETTERS = "abcdefghij ()=.,_\n\"'#é世界🙂🎉日本"
@@ -24,13 +24,13 @@ _LETTERS = "abcdefghij ()=.,_\n\"'#é世界🙂🎉日本"
 
 @dataclass
 class Case:
-    """One prompt, what is asked with it, and the two answers.
+    """One prompt with its options, the target's answer and the BLS's answer.
 
     Attributes:
-        end: what ends the expected answer.
-        drafts: where the draft tokens of its server come from.
-        beside: other prompts of its request.
-        trouble: why there is no answer, empty where there is one.
+        end: what ends the expected answer, such as a stop word.
+        drafts: source of the draft tokens of its server.
+        beside: number of other prompts in its request.
+        trouble: the error of a request without an answer, else empty.
     """
 
     number: int
@@ -44,12 +44,12 @@ class Case:
 
     @property
     def equal(self) -> bool:
-        """Whether the answer's parts are the target's text."""
+        """Return whether the parts form the target's text, in a single part without a stream."""
         whole = self.values["stream"] or len(self.parts) == 1
         return not self.trouble and bool(whole) and "".join(self.parts) == self.expected
 
     def complaint(self) -> str:
-        """The difference, for people."""
+        """Return a message that shows the difference."""
         return (
             f"case {self.number} differs, beside {self.beside} others: {self.values}\n"
             f"  expected {self.expected!r}\n  actual   {self.parts!r} {self.trouble}"
@@ -65,12 +65,12 @@ class Maker:
         self._served = served
 
     def cases(self, numbers: list[int]) -> list[Case]:
-        """The cases of these numbers, made side by side."""
+        """Return the cases with these numbers, made in parallel."""
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(self.case, numbers))
 
     def case(self, number: int) -> Case:
-        """The case of a number, always the same one, with the target's answer."""
+        """Return the case with the target's answer; a number always gives the same case."""
         numbers = random.Random(number)
         near = numbers.random() < _NEAR
         prompt = self._long_prompt(numbers) if near else self._served.spelt(self._prompt(numbers))
@@ -80,7 +80,7 @@ class Maker:
         if numbers.random() < 0.3:
             name = numbers.choice(["repetition", "repetition", "presence", "frequency"])
             penalty = numbers.random() + (name == "repetition")
-            # As the tensor carries it.
+            # The tensor has 32-bit floats.
             rules[f"{name}_penalty"] = values[f"{name}_penalty"] = float(np.float32(penalty))
         room = self._served.max_seq_len - len(ids)
         free = self._plain(ids, min(LONGEST, room), Sampling(**rules))
@@ -103,12 +103,12 @@ class Maker:
         return Case(number, values, expected, kind, self._served.drafts)
 
     def _way(self, numbers: random.Random, limit: int) -> dict[str, Any]:
-        """How the answer is to be made, which changes nothing about it."""
+        """Return the length limit, and options that must not change the text."""
         return {
             "max_tokens": limit,
             "num_draft_tokens": numbers.randint(0, MAX_DRAFT_TOKENS),
             "stream": numbers.random() < 0.5,
-            # Lookups have none.
+            # Proposals from lookups have no logits.
             "use_draft_logits": numbers.random() < 0.3 and self._served.drafts != "Lookup",
         }
 
@@ -120,12 +120,12 @@ class Maker:
         return "".join(numbers.choices(_LETTERS, k=numbers.randint(1, 60)))
 
     def _long_prompt(self, numbers: random.Random) -> str:
-        """A prompt that ends at most twice the draft tokens before the end of the sequence."""
+        """Return a prompt that ends at most twice the draft length before the sequence limit."""
         desired = self._served.max_seq_len - numbers.randint(1, 2 * MAX_DRAFT_TOKENS)
         text = ""
         while self._count(text) <= desired:
             text += self._served.spelt(self._prompt(numbers))
-        # More characters seldom are fewer tokens, but they may be.
+        # A longer text rarely has fewer tokens than a shorter one, but this happens.
         end = bisect.bisect_right(range(len(text)), desired, key=lambda e: self._count(text[:e]))
         while self._count(text[:end]) > desired:
             end -= 1
@@ -135,7 +135,7 @@ class Maker:
         return len(self._served.tokenizer.encode(text))
 
     def _stops(self, numbers: random.Random, text: str) -> list[str]:
-        """Stop words: pieces of the answer, of any length from anywhere, and others."""
+        """Draw stop words: pieces from anywhere in the answer, and random texts."""
         drawn_stops = []
         for _ in range(numbers.choice([0, 0, 1, 2, 3])):
             if text and numbers.random() < 0.7:
@@ -144,14 +144,14 @@ class Maker:
             else:
                 drawn = "".join(numbers.choices(_LETTERS, k=numbers.randint(2, 4)))
                 drawn_stops.append(self._served.spelt(drawn))
-        # A lone replacement character stands for bytes that no word can name.
+        # A replacement character stands for part of a character, which no stop word can match.
         return [stop for stop in drawn_stops if "\ufffd" not in stop]
 
     def _plain(self, ids: list[int], limit: int, rules: Sampling) -> list[int]:
         return self._served.target.tokens(Request(np.array(ids, np.int64), limit, rules))
 
     def _cut(self, ids: list[int], tokens: list[int], stops: list[str]) -> tuple[str, bool]:
-        """Text up to the first stop word, by text or by tokens, and whether there was one."""
+        """Return the text up to the end of its first stop word, and whether it has a stop word."""
         tokenizer = self._served.tokenizer
         decode, sequences = tokenizer.decode, tokenizer.word_list(stops)
         for count in range(1, len(tokens) + 1):

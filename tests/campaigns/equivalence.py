@@ -1,14 +1,15 @@
-"""Greedy answers of the BLS equal the target's own, whatever is asked.
+"""Greedy answers of the BLS equal the target's own answers, with all kinds of options.
 
-`make campaign NAME=equivalence` has 10 000 random prompts answered twice: by the target's engine
-alone, in process, and by the BLS of a tritonserver that speculates with the same engine. A third
-of the servers draft with a draft model, a third by lookups, a third by both. Options
-are drawn so that they bite: stop words and end tokens come from the expected answer itself. They
-also cross token borders and cut characters, and limits fall inside rounds. Many prompts end within
-twice the draft tokens of the longest sequence, where the executor keeps room for drafts. A request
-has one to four prompts, each with options of its own. Drafting is pipelined. Half of the requests
-come from sixteen clients at once, whose rounds share their calls; the others from two or one.
-Engines are the shipped pair, and random ones of which every choice is a near tie.
+`make campaign NAME=equivalence` requests answers to 10 000 random prompts twice: from the target's
+engine alone, in process, and from the BLS of a tritonserver that speculates with the same engine.
+A third of the servers draft with a draft model, a third by lookups, a third by both. Options are
+chosen so that they affect the answer: stop words and end tokens come from the expected answer.
+They also cross token boundaries and split characters, and length limits end answers inside rounds.
+Many prompts end within twice the draft length before the sequence limit, where the executor
+reserves room for drafts. A request has one to four prompts, each with its own options. Drafting
+with a draft model is pipelined. Half of the cases come from sixteen clients at once, whose rounds
+share engine calls; the others come from two clients or one. The engines are the shipped pair, and
+random engines in which every choice of a token is a near tie.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from campaigns.exchange import Asker, counts
 from support.bench_report import Report
 
 CASES = 10_000
-# Prompts whose expected answers are computed before any is sent to the server. So all clients are
-# at the server at once, and none is busy with its own engine.
+# Prompts whose expected answers are computed before the first is sent to the server. So all
+# clients send requests at the same time, and none computes an expected answer.
 _CHUNK = 320
-# A single client has proposals that further calls of the draft extend.
+# For a single client, the BLS extends proposals by further calls of the draft.
 _CLIENTS = (16, 2, 16, 1)
 
 
 def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, float]]]:
-    """Cases of these numbers, half of them for each served pair, and what the server counted.
+    """Run `count` cases, an equal share on each served pair.
 
     Yields:
-        answered cases and the server's counts of each chunk, keys as in `exchange.counts`.
+        the answered cases of a chunk, and its counts by the server, keys as in `exchange.counts`.
     """
     for place, opened in enumerate(served_pairs.PAIRS):
         numbers = [n for n in range(first, first + count) if n % len(served_pairs.PAIRS) == place]
         with opened() as served:
             maker, asker = Maker(served), Asker(served.server)
-            # All numbers of clients, also where there are few cases.
+            # Small chunks, so that few cases also use all numbers of clients.
             size = min(_CHUNK, -(-len(numbers) // len(_CLIENTS)))
             for turn, start in enumerate(range(0, len(numbers), size)):
                 cases = maker.cases(numbers[start : start + size])
@@ -53,7 +54,7 @@ def run(count: int, first: int = 0) -> Iterator[tuple[list[Case], dict[str, floa
 
 
 def main() -> int:
-    """Run; 1 when an answer differs."""
+    """Run the campaign; return 1 if an answer differs or another goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.equivalence", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="prompts (%(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first (%(default)s)")

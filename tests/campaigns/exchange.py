@@ -1,4 +1,4 @@
-"""Sends cases: several prompts a request, several clients at once; sorts parts by prompt."""
+"""Sends cases, with several prompts a request and several clients; sorts parts by prompt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COUNTED = {
     "rounds": "specdec_rounds_total",
     "early_rounds": "specdec_early_rounds_total",
 }
-# Draft tokens of lookups that the target accepted.
+# Metric of the draft tokens from lookups that the target accepted.
 _LOOKED_UP = re.compile(
     r'^specdec_accepted_tokens_by_source_total\{.*source="lookup".*\} (\S+)$', re.MULTILINE
 )
 _MOST_PROMPTS = 4
-# Values of a prompt without an option that another prompt of its request has.
+# Neutral values for a prompt that lacks an option of another prompt in its request.
 _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
@@ -36,7 +36,7 @@ _NEUTRAL: dict[str, Any] = {
 
 
 def counts(server: Server) -> dict[str, float]:
-    """The server's counters, 0 each before the first answer."""
+    """Return the server's counters; each is 0 before the first answer."""
     looked_up = _LOOKED_UP.findall(server.get_metrics())
     counted = {name: server.metric(metric) for name, metric in COUNTED.items()}
     return counted | {"looked_up": sum(map(float, looked_up))}
@@ -49,12 +49,12 @@ class Asker:
         self._server = server
 
     def ask(self, cases: list[Case], clients: int) -> None:
-        """Have all cases answered by so many clients, each one request after another."""
+        """Send all cases with `clients` clients; each sends one request after another."""
         with ThreadPoolExecutor(clients) as pool:
             list(pool.map(self._one, requests(cases)))
 
     def _one(self, cases: list[Case]) -> None:
-        # Without a length of its own the server chooses, and may do without the draft for a while.
+        # Without a requested length the server chooses it, and may run target-only for a while.
         values = together(cases, lengths=random.Random(cases[0].number).random() < 0.75)
         try:
             for part in ask(self._server.url, BLS, **values):
@@ -66,7 +66,7 @@ class Asker:
 
 
 def requests(cases: list[Case]) -> Iterator[list[Case]]:
-    """Cases in groups of one to four, half of them alone; the same ones for the same cases."""
+    """Yield groups of one to four cases, half of them single; equal cases give equal groups."""
     start = 0
     while start < len(cases):
         numbers = random.Random(cases[start].number)
@@ -79,7 +79,7 @@ def requests(cases: list[Case]) -> Iterator[list[Case]]:
 
 
 def together(cases: list[Case], *, lengths: bool) -> dict[str, Any]:
-    """Values of one request, a row for each case; without `lengths` none names its own."""
+    """Return the inputs of one request, a row per case; draft lengths only with `lengths`."""
     rows = [dict(case.values) for case in cases]
     names = sorted({name for row in rows for name in row})
     if not lengths:
@@ -94,6 +94,6 @@ def together(cases: list[Case], *, lengths: bool) -> dict[str, Any]:
 
 
 def _padded(rows: list[list[str]]) -> list[list[str]]:
-    """The rows with as many stop words each; an empty stop word has no effect."""
+    """Return rows with the same number of stop words; an empty stop word has no effect."""
     width = max(len(row) for row in rows)
     return [row + [""] * (width - len(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""Good requests of every model, and the form in which one goes over the wire."""
+"""Valid requests of every model, and their wire format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IDS: Arrays = {
     "input_lengths": np.array([[3]], np.int32),
     "request_output_len": np.array([[2]], np.int32),
 }
-# A good request of each model.
+# A valid request of each model.
 GOOD: Mapping[str, Arrays] = {
     "tensorrt_llm_bls": _TEXT,
     "ensemble": _TEXT,
@@ -50,11 +50,11 @@ class Kind:
     """One malformed request.
 
     Attributes:
-        name: model, what is spoiled and how.
-        model: whom it is for.
+        name: the model, the malformed part and its defect.
+        model: name of the model that receives it.
         route: `grpc`, or the last part of the path of an HTTP request.
-        body: what goes over the wire.
-        headers: of an HTTP request.
+        body: the bytes on the wire.
+        headers: the headers of an HTTP request.
     """
 
     name: str
@@ -93,7 +93,7 @@ def bytes_of(array: NDArray[Any]) -> bytes:
 
 
 def value_of(tensor: Tensor) -> NDArray[Any]:
-    """One row that the tensor's declaration allows."""
+    """Return one row that the tensor's declaration allows."""
     kind = tensor.data_type.removeprefix("TYPE_").replace("STRING", "BYTES")
     shape = (1, *(size if size > 0 else 2 for size in tensor.dims))
     if kind == "BYTES":

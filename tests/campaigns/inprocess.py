@@ -1,4 +1,4 @@
-"""The Reference engine without a server: what a target alone answers."""
+"""The Reference engine without a server, for the answers of a target alone."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ _ANSWER_SECONDS = 300.0
 
 
 class InProcess:
-    """A loaded engine; calls from any thread batch in flight.
+    """A loaded engine that batches concurrent calls from any thread.
 
     Args:
-        model: what to serve.
+        model: the loaded model.
     """
 
     def __init__(self, model: Llama) -> None:
         self._scheduler = Scheduler(model, Limits())
 
     def tokens(self, request: Request) -> list[int]:
-        """What the engine alone answers."""
+        """Return the tokens that the engine answers."""
         arrived: queue.SimpleQueue[Update] = queue.SimpleQueue()
         [refusal] = self._scheduler.submit([[self._scheduler.ticket(request, arrived.put)]])
         if refusal is not None:
             raise refusal
-        # A request that does not stream has one piece of news.
+        # A request without a stream gets exactly one update.
         update = arrived.get(timeout=_ANSWER_SECONDS)
         if update.error is not None:
             raise update.error
         return update.tokens
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the scheduler."""
         self._scheduler.close()

@@ -1,4 +1,4 @@
-"""A tokenizer of one character a token, as a tokenizer directory: text and tokens are the same."""
+"""A tokenizer directory with one character per token, so that text and tokens correspond."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-# No text has these letters by chance, and no tokenizer takes one of them for white space.
+# Ordinary text lacks these letters, and no tokenizer treats them as white space.
 FIRST = 0x100
 
 
 def write(folder: Path, size: int, end: int = 0) -> Path:
-    """Write the files of a tokenizer with so many tokens, of which `end` ends an answer."""
+    """Write a tokenizer of `size` tokens, of which `end` ends an answer; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     letters = {letter: token for token, letter in enumerate(text(range(size)))}
     tokenizer = Tokenizer(models.WordLevel(letters, unk_token=text([end])))
@@ -26,10 +26,10 @@ def write(folder: Path, size: int, end: int = 0) -> Path:
 
 
 def text(tokens: Sequence[int]) -> str:
-    """What these tokens decode to."""
+    """Return the text of these tokens."""
     return "".join(chr(FIRST + token) for token in tokens)
 
 
 def tokens(letters: str) -> list[int]:
-    """The tokens of such a text."""
+    """Return the tokens of a text that `text` returned."""
     return [ord(letter) - FIRST for letter in letters]

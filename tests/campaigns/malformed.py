@@ -1,9 +1,9 @@
-"""Kinds of malformed requests, from the tables of the contract: pure, each with its own name.
+"""Kinds of malformed requests, made from the tables of the contract; each has a name.
 
-A kind takes one good request of a model and spoils one thing: a tensor's type, shape, bytes or
-value, the request around the tensors, or its JSON form. Three inputs are left out that are known
-to end a Triton 2.51 itself, outside every model: deeply nested JSON, bodies sent in chunks of one
-byte, and classes of an output of strings (tests/triton/test_battery.py shows that one).
+A kind is a valid request of a model with one defect: in a tensor's type, shape, bytes or value, in
+the request around the tensors, or in its JSON form. Three inputs are left out, because they end
+Triton 2.51 itself, outside every model: deeply nested JSON, bodies sent in chunks of one byte, and
+classification of an output of strings (tests/triton/test_battery.py shows the last).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Spoil = Callable[[Request, int], None]
 
 
 def kinds(model: str, version: str) -> Iterator[Kind]:
-    """All kinds for one model of a release."""
+    """Yield all kinds for one model of a release."""
     tensors = contract.inputs(model, version)
     for tensor in tensors:
         yield from _of_tensor(model, tensor)
@@ -69,7 +69,7 @@ def _typed(kind: str) -> Spoil:
 
 
 def _shaped(change: Callable[[list[int]], list[int]], *, filled: bool = True) -> Spoil:
-    """Another shape, with as many bytes as it takes, or with those of the good one."""
+    """Return a defect that changes the shape; with `filled` the bytes fit the new shape."""
 
     def spoil(request: Request, place: int) -> None:
         tensor = request.inputs[place]

@@ -1,4 +1,4 @@
-"""Kinds of malformed requests over HTTP: in JSON, and with binary data behind it."""
+"""Kinds of malformed requests over HTTP: in JSON, and with binary data after the JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from campaigns.good import GOOD, Kind, bytes_of, wire_type
 from specdec.triton.contract import Tensor
 
-# Values of a JSON field that no tensor takes, or not this one.
+# Values of a JSON field that every tensor or some tensors must refuse.
 _JSON: dict[str, Any] = {
     "null": None,
     "true": True,

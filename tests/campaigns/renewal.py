@@ -1,8 +1,8 @@
-"""A certificate is renewed on a real node: pods are replaced, and no new connection fails.
+"""Renews a certificate on a real node: all pods are replaced, and no new connection fails.
 
-`make campaign NAME=renewal` needs Linux and root. In every round the Secret gets another
-certificate, and nothing else changes. Meanwhile a client opens one TLS connection after another
-and retries none.
+`make campaign NAME=renewal` needs Linux and root. Every round writes another certificate into the
+Secret and changes nothing else. During the round a client opens one TLS connection after another
+and never retries.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from support.certificates import Certificates, make
 NAME = "renewed"
 SECRET = f"{NAME}-tls"
 REPLICAS = 2
-# In place of ten minutes; what the kubelet takes to change the files is its own.
+# Seconds, instead of ten minutes. The kubelet needs further time to update the files.
 RESYNC = 15
 SECONDS = 420.0
 
 
 def give(world: World, made: Certificates) -> None:
-    """Put a server's certificate into the Secret, as who renews it does."""
+    """Write a server certificate into the Secret, as a certificate manager does."""
     files = {"tls.crt": made.server.certificate, "tls.key": made.server.key}
     data = {
         name: b64encode(Path(file).read_bytes()).decode()
@@ -43,7 +43,7 @@ def give(world: World, made: Certificates) -> None:
 
 
 def shown(address: str) -> str:
-    """The certificate that a new connection gets, PEM; raises OSError."""
+    """Return the certificate that a new connection gets, as PEM; raises OSError."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -56,7 +56,7 @@ def shown(address: str) -> str:
 
 
 def connecting(address: str) -> AbstractContextManager[list[str]]:
-    """Connect again and again; an entry for each connection: empty, or its error."""
+    """Connect repeatedly; the list gets an entry for each connection: empty, or its error."""
 
     def once() -> list[str]:
         try:
@@ -68,7 +68,7 @@ def connecting(address: str) -> AbstractContextManager[list[str]]:
 
 
 def one(world: World, folder: Path, report: Report) -> None:
-    """One renewal under load, in figures."""
+    """Renew the certificate once under load, and report the figures."""
     before, address = {pod["metadata"]["uid"] for pod in world.pods(NAME)}, world.address(NAME)
     folder.mkdir()
     made, begun = make(folder), time.monotonic()
@@ -93,7 +93,7 @@ def one(world: World, folder: Path, report: Report) -> None:
 
 
 def main() -> int:
-    """Run; 1 when a connection failed, or met the old certificate in the end."""
+    """Run; return 1 if a connection failed, or got the old certificate after a renewal."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.renewal", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="(%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the node up for the next run")

@@ -1,8 +1,8 @@
-"""Each right of the operator's role is taken away in turn, and every time a tour misses it.
+"""Removes each permission of the operator's role in turn; a tour of all features must then fail.
 
-`make campaign NAME=rights` installs the chart on a local control plane, once as it is and once for
-each right without it; with the role as it is the tour has to succeed, and without any one right it
-has to end at the first refusal, which has to be one of that very right.
+`make campaign NAME=rights` installs the chart on a local control plane and makes the tour: first
+with the unchanged role, then once without each permission. With the unchanged role the tour must
+succeed. Without a permission it must fail, because the API server refuses that very permission.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNTRACKED = '{"metadata": {"finalizers": null}}'
 
 
 def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Right | None) -> str:
-    """The error of a tour without this right; empty when it succeeded."""
+    """Return the error of a tour without this permission; empty if the tour succeeded."""
     folder.mkdir()
     try:
         with toured(live, plane, folder, mode, taken=right):
@@ -33,33 +33,33 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
     except (AssertionError, ClusterError) as error:
         return " ".join(str(error).split())[:300] or type(error).__name__
     finally:
-        until(lambda: _cleared(plane, folder.name), f"an end of the pods of {folder.name}", 120)
+        until(lambda: _clear(plane, folder.name), f"an end of the pods of {folder.name}", 120)
 
 
-def _cleared(plane: ControlPlane, namespace: str) -> bool:
-    """Whether no pod of a tour is left that takes volumes and GPUs from the next one.
+def _clear(plane: ControlPlane, namespace: str) -> bool:
+    """Free the volumes and GPUs of a tour: return whether all of its pods are deleted.
 
-    Where a Job is deleted while its pod runs, the pod may keep the finalizer, and so the claim.
+    If a Job was deleted while its pod ran, the pod may keep its finalizer: remove it then.
     """
     pods = [pod for at in (namespace, ELSEWHERE) for pod in plane.get("pods", "-n", at)["items"]]
     for meta in (pod["metadata"] for pod in pods):
         if "deletionTimestamp" in meta and meta.get("finalizers"):
             which = ("pod", meta["name"], "-n", meta["namespace"])
-            with suppress(ClusterError):  # it was deleted meanwhile
+            with suppress(ClusterError):  # the pod is already deleted
                 plane.kubectl("patch", *which, "--type=merge", "-p", UNTRACKED)
     return not pods
 
 
 def refused(right: Right, error: str) -> bool:
-    """Whether the error is that this right was refused, and no other failure."""
+    """Return whether the error is the refusal of this permission, not another failure."""
     return f"{right}:" in error or (right == OWNING and UNOWNED in error)
 
 
 def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
-    """The rights of a mode, in order: those that hold `only`, and that follow `after`.
+    """Return the sorted permissions of a mode that contain `only` and come behind `after`.
 
     Raises:
-        ValueError: there is no such right to follow.
+        ValueError: the role lacks the permission `after`.
     """
     values = {"watchNamespaces": [] if mode == "everywhere" else ["any"]}
     rights = sorted(granted(roles(helm.template(values))))
@@ -69,7 +69,7 @@ def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
 
 
 def campaign(mode: str, only: str, after: str, report: Report) -> None:
-    """Each of these rights taken away, behind a tour that has all of them."""
+    """Make a tour with all permissions, then a tour without each chosen permission."""
     binaries.ensure(["helm", "kubectl"], progress)
     with tempfile.TemporaryDirectory() as name:
         taken = chosen(Helm(Path(name)), mode, only, after)
@@ -94,7 +94,7 @@ def campaign(mode: str, only: str, after: str, report: Report) -> None:
 
 
 def main() -> int:
-    """Run; 1 when a right was not missed."""
+    """Run the campaign; return 1 if a tour ends in an unexpected way."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.rights", description=__doc__)
     parser.add_argument("--mode", choices=MODES, help="of the chart (both)")
     parser.add_argument("--only", default="", help="rights that hold this, such as 'delete jobs'")

@@ -1,9 +1,9 @@
-"""Pods are replaced under load on a real node, again and again: no client loses a request.
+"""Replaces pods under load on a real node, repeatedly: no client loses a request.
 
-`make campaign NAME=rollout` needs Linux and root. Eight clients, half of them streaming, half of
-them over channels of gRPC that live as long as they do, ask all the time and never try twice.
-Meanwhile, in every round: a rolling restart of two replicas, another number of draft tokens, and
-a revision that cannot start, which the old one has to outlast.
+`make campaign NAME=rollout` needs Linux and root. Eight clients send requests all the time and
+never retry. Half of them stream, and half use gRPC channels that they keep open. Each round has
+three parts: a rolling restart of two replicas, another number of draft tokens, and a revision that
+cannot start. The pods of the old revision must keep serving.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ REPLICAS = 2
 
 
 def restarted(world: World) -> None:
-    """Every pod is replaced by its like."""
+    """Restart the rollout: new pods with the same template replace all pods."""
     before = _uids(world)
     world.kubectl("rollout", "restart", f"deployment/{NAME}")
     _replaced(world, before)
 
 
 def changed(world: World) -> None:
-    """Another number of draft tokens is another repository, and so other pods."""
+    """Change the number of draft tokens: this publishes a new repository and replaces all pods."""
     before, now = _uids(world), world.get(NAME)["spec"]["speculation"]["draftTokens"]
     world.patch(NAME, {"speculation": {"draftTokens": 3 if now == 4 else 4}})
     _replaced(world, before)
 
 
 def broken(world: World) -> None:
-    """A server that cannot start: the resource reports it, and the serving pods stay."""
+    """Apply a server that cannot start: the resource reports it, and the serving pods stay."""
     before = _uids(world)
     world.patch(NAME, {"serving": {"sharedMemory": "1Ki"}})
     condition = world.until(NAME, "Available", "CrashLoop")
@@ -57,7 +57,7 @@ PARTS: dict[str, Callable[[World], None]] = {
 
 
 def run_part(world: World, part: str, report: Report) -> None:
-    """Report the figures of a part under load."""
+    """Run a part under load and report its figures."""
     begun = time.monotonic()
     with asking(world, NAME) as seen:
         PARTS[part](world)
@@ -89,7 +89,7 @@ def _replaced(world: World, before: set[str]) -> None:
 
 
 def main() -> int:
-    """Run; 1 when a request failed."""
+    """Run the campaign; return 1 if a request failed."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.rollout", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of all parts (%(default)s)")
     parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))

@@ -2,8 +2,8 @@
 
 `make campaign NAME=sampling` draws a million tokens for each case through the BLS of a real server
 and the engine's own sampling and verification, and tests them against the target's probabilities
-by chi-square. A token is counted under the two before it. A correct sample depends on the last of
-these alone. Random numbers that repeat in every round make the counts clump.
+by chi-square. Tokens are counted by the two tokens before them. In a correct sample only the later
+of the two matters. If random numbers repeat in every round, the earlier token matters too.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ CLIENTS = 4
 ANSWER = 400
 DRAWS = 1_000_000
 P_VALUE = 0.01
-# Fewer expected in a cell, and its share of chi-square is not one any more.
+# With fewer expected tokens, a cell's term no longer follows a chi-square distribution.
 _FEWEST = 5.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked.
+    """A kind of request.
 
     Attributes:
         by_logits: acceptance by the two models' logits, else by tokens.
         length: draft tokens a round, 0 for target-only runs, None for the adaptive policy.
-        minimum: tokens before the end may come.
-        drafts: where the draft tokens come from.
+        minimum: number of tokens before the end token is allowed.
+        drafts: source of the draft tokens.
         alone: one answer at a time, so that the policy extends proposals by log probabilities.
     """
 
@@ -71,7 +71,7 @@ CASES = (
     Case("tokens_4", False, 4, _SOFT),
     Case("adaptive", False, None, _SOFT),
     Case("adaptive_alone", False, None, _SOFT, alone=True),
-    Case("stretches", False, 0, _SOFT),
+    Case("target_only", False, 0, _SOFT),
     Case("lookup_4", False, 4, _SOFT, drafts="Lookup"),
     Case("lookup_4_cut", False, 4, Sampling(top_k=5, top_p=0.9), drafts="Lookup"),
     Case("both_4", False, 4, _SOFT, drafts="Both"),
@@ -80,11 +80,11 @@ CASES = (
 
 
 def tables(seed: int = 5) -> tuple[Floats, Floats]:
-    """Logits [vocabulary, vocabulary] of a target, and of a draft that often agrees with it."""
+    """Return logits [vocabulary, vocabulary] of a target, and of a draft that often agrees."""
     random = np.random.default_rng(seed)
     target = random.standard_normal((VOCABULARY, VOCABULARY))
     draft = target + 0.8 * random.standard_normal((VOCABULARY, VOCABULARY))
-    # An end that the draft likes far more than the target does.
+    # The draft gives the end token a much higher probability than the target does.
     target[:, END] -= 0.5
     draft[:, END] += 1.0
     return target.astype(np.float32), draft.astype(np.float32)
@@ -93,11 +93,11 @@ def tables(seed: int = 5) -> tuple[Floats, Floats]:
 def answers(
     case: Case, server: Server, numbers: list[int], *, ignores_seed: bool = False
 ) -> list[list[int]]:
-    """Tokens of answers behind their prompts, the end included where one came.
+    """Return the tokens of answers, including the end token of those that end early.
 
     Args:
-        numbers: of the answers; also their seeds.
-        ignores_seed: the engines draw with one seed for all calls of an answer.
+        numbers: the numbers of the answers, which are also their seeds.
+        ignores_seed: the engines sample with one seed for all calls of an answer.
     """
     prompts = [
         serving_tables.prompt(number, PROMPT, VOCABULARY, ignores_seed=ignores_seed)
@@ -120,7 +120,7 @@ def _values(case: Case) -> dict[str, Any]:
         "max_tokens": ANSWER,
         "min_length": case.minimum,
         "use_draft_logits": case.by_logits,
-        # A stream without a draft is target-only runs: calls of their own.
+        # A streamed answer without draft tokens uses target-only runs, in separate calls.
         "stream": case.length == 0,
         "exclude_input_in_output": True,
         "top_p": case.rules.top_p,
@@ -134,7 +134,7 @@ def _values(case: Case) -> dict[str, Any]:
 
 
 def count(case: Case, server: Server, draws: int) -> Counts:
-    """Counts of at least so many tokens, of many seeds; see `counts_of`."""
+    """Return the counts of at least `draws` tokens over many seeds; see `counts_of`."""
     counts = counts_of(case, [])
     numbers = count_from()
     clients, rows = (1, 1) if case.alone else (CLIENTS, serving_tables.ROWS)
@@ -147,24 +147,24 @@ def count(case: Case, server: Server, draws: int) -> Counts:
 
 
 def counts_of(case: Case, sequences: list[list[int]]) -> Counts:
-    """Counts [before the last, last, drawn] of the tokens of these answers."""
+    """Return the counts [token before the last, last token, drawn token] of these answers."""
     counts = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int64)
     for sequence in sequences:
-        # Before `minimum` the end may not come, so the distribution differs.
+        # The end token is not allowed before `minimum` tokens, so the distribution differs.
         tokens = np.array([*PROMPT, *sequence][case.minimum :])
         np.add.at(counts, (tokens[:-2], tokens[1:-1], tokens[2:]), 1)
     return counts
 
 
 def p_value(case: Case, counts: Counts) -> float:
-    """The probability that a correct sample lies at least this far from the target."""
+    """Return the probability that a correct sample is at least this far from the target."""
     target, _ = tables()
     target_shares = np.array([probabilities(case.rules, row) for row in target])
     expected = target_shares[None] * counts.sum(-1, keepdims=True)
     if counts[np.broadcast_to(target_shares[None] == 0, counts.shape)].any():
         return 0.0
     cells = expected >= _FEWEST
-    # What is too rare for a cell of its own makes one cell with the others of its context.
+    # Tokens that are too rare for a cell of their own share one cell per context.
     rare = np.where(cells, 0, expected).sum(-1)
     seen = np.where(cells, 0, counts).sum(-1)
     statistic = ((counts - expected)[cells] ** 2 / expected[cells]).sum()
@@ -174,14 +174,14 @@ def p_value(case: Case, counts: Counts) -> float:
 
 
 def tail(statistic: float, freedom: int) -> float:
-    """Upper tail of chi-square by the cube root's normality (Wilson and Hilferty 1931)."""
+    """Return the upper tail of chi-square by the approximation of Wilson and Hilferty (1931)."""
     spread = 2 / (9 * freedom)
     normal = ((statistic / freedom) ** (1 / 3) - 1 + spread) / spread**0.5
     return 1 - NormalDist().cdf(normal)
 
 
 def main() -> int:
-    """Run every case; 1 when one of them is no sample of the target."""
+    """Run every case; return 1 if a sample does not follow the target's distribution."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.sampling", description=__doc__)
     parser.add_argument("--draws", type=int, default=DRAWS, help="tokens a case (%(default)s)")
     names = [case.name for case in CASES]

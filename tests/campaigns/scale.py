@@ -1,9 +1,9 @@
 """kubectl scale, an autoscaler and the operator on one field of a resource under load.
 
-`make campaign NAME=scale` needs Linux and root. A hundred changes by kubectl between one and two
-replicas on a real node, in bursts, while eight clients send requests and never retry; after each
-burst the service has the last number set. An autoscaler manages the same field: after each burst a
-user sets more than its maximum, it writes the field too, and the operator follows the last write.
+`make campaign NAME=scale` needs Linux and root. On a real node, kubectl changes the replicas a
+hundred times between one and two, in bursts, while eight clients send requests and never retry.
+After each burst the service has the last number. Then a user sets more than the maximum of an
+autoscaler, the autoscaler lowers the same field, and the operator follows this last write.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.bench_report import Report
 
 NAME = "scaled"
 CHANGES = 100
-# Odd, so that it ends with another number than it began with.
+# Odd, so that a burst ends with a different number of replicas than it started with.
 BURST = 25
 MOST = 2
 _SETTLES = 240
@@ -38,19 +38,19 @@ SCALING: Object = {
 
 @dataclass
 class Writes:
-    """Counts of the spec's changes, by who made them."""
+    """Counts of the changes to the spec, by their author."""
 
     by_kubectl: int = 0
     by_autoscaler: int = 0
 
 
 def scale(world: World, name: str, replicas: int) -> None:
-    """What a user types."""
+    """Set the replicas, as a user does."""
     world.kubectl("scale", "specm", name, f"--replicas={replicas}")
 
 
 def burst(world: World, name: str, replicas: int, count: int = BURST) -> int:
-    """Change between one and two, as fast as kubectl allows; returns the last number."""
+    """Switch between one and two replicas as fast as kubectl allows; return the last number."""
     for _ in range(count):
         replicas = 3 - replicas
         scale(world, name, replicas)
@@ -58,7 +58,7 @@ def burst(world: World, name: str, replicas: int, count: int = BURST) -> int:
 
 
 def settled(world: World, name: str, replicas: int) -> None:
-    """Wait until so many pods are ready, no others exist, and the spec has that number."""
+    """Wait until spec and status have this number, all pods are ready and no others exist."""
 
     def there() -> bool:
         body = world.get(name)
@@ -72,7 +72,7 @@ def settled(world: World, name: str, replicas: int) -> None:
 
 
 def beyond(world: World, name: str) -> None:
-    """Ask for more than the autoscaler allows, and wait until it has written what it allows."""
+    """Set more replicas than the autoscaler allows, and wait until it writes its maximum."""
     scale(world, name, MOST + 1)
     world.wait(
         lambda: world.get(name)["spec"]["serving"]["replicas"] == MOST,
@@ -82,7 +82,7 @@ def beyond(world: World, name: str) -> None:
 
 
 def spec_writers(world: World, name: str) -> set[str]:
-    """The managers that set a field of the present spec."""
+    """Return the field managers of the current spec."""
     shown = world.kubectl("get", "specm", name, "-o", "json", "--show-managed-fields")
     return writers(json.loads(shown))
 
@@ -110,7 +110,7 @@ def run(world: World, changes: int, report: Report) -> None:
 
 
 def _judge(world: World, before: Object, writes: Writes, log: Log, report: Report) -> None:
-    """Each write of the spec is known, and none is the operator's."""
+    """Report the spec writes that are unaccounted for, and those by the operator."""
     after = world.get(NAME)
     known = writes.by_kubectl + 2 * writes.by_autoscaler
     grown = after["metadata"]["generation"] - before["metadata"]["generation"]
@@ -130,7 +130,7 @@ def _report(seen: Seen, seconds: float, report: Report) -> None:
 
 
 def main() -> int:
-    """Run; 1 when a request failed, or the operator wrote what is not its own."""
+    """Run; return 1 if a request failed, or if the operator wrote more than the status."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.scale", description=__doc__)
     parser.add_argument("--changes", type=int, default=CHANGES, help="by kubectl (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave the node up for the next run")

@@ -1,4 +1,4 @@
-"""Engines that a real tritonserver speculates with, and the target once more for itself."""
+"""Engine pairs with which a real tritonserver speculates, each with its target alone."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _TWINS = {
 
 @dataclass(frozen=True)
 class ServedPair:
-    """A target in process, a server that speculates with the same one, and their tokenizer.
+    """A target in process, a server that speculates with the same target, and their tokenizer.
 
-    The one in process is built without speculation, so that no draft length is kept free.
+    The target in process is built without speculation, so it reserves no room for draft tokens.
 
     Attributes:
-        max_seq_len: tokens of a prompt and its answer.
-        minimum: how this release spells the minimum length.
-        drafts: where the draft tokens come from.
+        max_seq_len: most tokens of a prompt and its answer together.
+        minimum: name of this release's input for the minimum length.
+        drafts: source of the draft tokens.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ServedPair:
     max_seq_len: int = _LIMITS["maxSeqLen"]
 
     def spelt(self, text: str) -> str:
-        """A text in letters that the tokenizer knows."""
+        """Return the text in letters that the tokenizer knows."""
         if self.name == "pair":
             return text
         first, last = letters.FIRST, letters.FIRST + _VOCABULARY
@@ -67,7 +67,7 @@ class ServedPair:
 
 @contextmanager
 def pair(drafts: Drafts = "Model") -> Iterator[ServedPair]:
-    """The shipped pair, in the layout of 0.19.0."""
+    """Yield the shipped pair, in the layout of 0.19.0."""
     checkpoints = {role: PAIR / role for role in ("target", "draft")}
     with tempfile.TemporaryDirectory() as folder:
         yield from _serve("pair", checkpoints, PAIR / "target", "0.19.0", Path(folder), drafts)
@@ -75,7 +75,7 @@ def pair(drafts: Drafts = "Model") -> Iterator[ServedPair]:
 
 @contextmanager
 def twins(drafts: Drafts = "Model") -> Iterator[ServedPair]:
-    """Random engines of which every choice is a near tie, in the layout of 1.2.1."""
+    """Yield random engines whose every choice is a near tie, in the layout of 1.2.1."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written = {role: tiny.write(folder / f"{role}-hf") for role, tiny in _TWINS.items()}
@@ -83,13 +83,13 @@ def twins(drafts: Drafts = "Model") -> Iterator[ServedPair]:
         yield from _serve("twins", written, tokenizer, "1.2.1", folder, drafts)
 
 
-# Each pair with every source of drafts.
+# Each pair is served with every source of drafts.
 _SOURCES: tuple[Drafts, ...] = ("Model", "Lookup", "Both")
 PAIRS = tuple(partial(opened, drafts) for drafts in _SOURCES for opened in (pair, twins))
 
 
 def speculating(plan: RepositoryPlan) -> dict[str, str]:
-    """Files of the BLS and its engines, without the models that a BLS does not need."""
+    """Return the files of the BLS and its engines, without models that it does not need."""
     beside = ("ensemble/", "preprocessing/", "postprocessing/")
     return {path: text for path, text in render(plan).items() if not path.startswith(beside)}
 
@@ -116,15 +116,15 @@ def _serve(
         tokenizer_dir=str(tokenizer),
         target=target,
         draft=None if drafts == "Lookup" else draft,
-        # Of one token, so that nearly every text has matches, and most of them are wrong.
+        # One token is a match, so nearly every text has matches, and most of them are wrong.
         lookup_min_match=0 if drafts == "Model" else 1,
         max_batch_size=_LIMITS["maxBatchSize"],
         draft_tokens=4,
         max_draft_tokens=MAX_DRAFT_TOKENS,
-        # A request that names no length gets one that changes, or none at all for a while.
+        # A request without a draft length gets an adaptive length, which can be 0 for a while.
         adaptive=DraftLengths(0, MAX_DRAFT_TOKENS),
         draft_ahead=0 if drafts == "Lookup" else 4,
-        # Calls of both kinds, each with its own pair.
+        # One pair has calls of a single row, the other has calls of many rows.
         rows_per_call=1 if version == "1.2.1" else _LIMITS["maxBatchSize"],
         max_seq_len=_LIMITS["maxSeqLen"],
     )

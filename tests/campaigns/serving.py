@@ -1,9 +1,10 @@
-"""Sixty-four clients at one server: nothing is wrong, nothing lost, nothing grows.
+"""Sixty-four clients of one server: no answer is wrong or lost, and memory does not grow.
 
 `make campaign NAME=serving` mixes streams, unary answers, long prompts, cancelled and bad
 requests for five minutes on a real tritonserver, and compares every answer with the target's
-own. Then, without cancelled requests, the server's counters must be the clients' own count; and
-10 000 requests with 1 000 cancelled and 1 000 refused ones may leave neither memory nor /dev/shm.
+own. Then, without cancelled requests, the server's counters must equal the clients' own counts.
+During 10 000 requests with 1 000 cancelled and 1 000 refused ones, memory may grow by at most 2 %
+and /dev/shm not at all.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ GROWTH = 0.02
 _WITHOUT_CANCELS = {kind: share for kind, share in MIX.items() if kind != "cancel"}
 _KV_TOKENS = 16384
 _ALONE = 40
-# Characters of the log of a server that died.
+# Characters of a dead server's log that the report shows.
 _LOG_TAIL = 2000
 PAIR = PAYLOAD / "pair"
 _LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
 
 
 def prompts(count: int = 16) -> list[str]:
-    """Prompts of the pair."""
+    """Return the first prompts of the pair."""
     lines = (PAIR / "prompts.jsonl").read_text("utf-8").splitlines()
     return [str(json.loads(line)["prompt"]) for line in lines[:count]]
 
@@ -59,7 +60,7 @@ def _engine(folder: Path, role: str) -> ModelPlan:
 
 @contextmanager
 def served() -> Iterator[Server]:
-    """The pair in the layout of 1.2.1, which counts tokens for its clients."""
+    """Yield a server of the pair in the layout of 1.2.1, which reports token counts to clients."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = RepositoryPlan(
@@ -79,7 +80,7 @@ def served() -> Iterator[Server]:
 
 
 def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) -> Tally:
-    """Everything at once for so long; counters within what cancelled answers leave open."""
+    """Send all kinds; the counters may exceed clients' counts by cancelled answers only."""
     before = counts(server)
     tally = drive(server, baseline, for_seconds(seconds))
     _judge("mixed", tally, report)
@@ -93,10 +94,10 @@ def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) ->
 
 
 def counted(server: Server, baseline: Baseline, seconds: float, report: Report) -> Tally:
-    """Without cancelled requests: counters equal the clients' own count."""
+    """Send requests without cancels; the counters must equal the clients' own counts."""
     before = counts(server)
     tally = drive(server, baseline, for_seconds(seconds), _WITHOUT_CANCELS, first=CLIENTS)
-    # Drafting is pipelined where few requests are in flight.
+    # The BLS pipelines drafting only if few requests are in flight: use a single client.
     alone = Client(server, baseline, _WITHOUT_CANCELS, 4 * CLIENTS)
     for _ in range(_ALONE):
         alone.request()
@@ -112,7 +113,7 @@ def counted(server: Server, baseline: Baseline, seconds: float, report: Report) 
 
 
 def growth(server: Server, baseline: Baseline, requests: int, report: Report) -> Tally:
-    """So many requests after a warm-up; what they leave behind."""
+    """Send requests after a warm-up, and report the memory that they leave behind."""
     each = -(-requests // CLIENTS)
     drive(server, baseline, lambda done: done < max(each // 8, 1), first=2 * CLIENTS)
     before = memory_of(server)
@@ -135,7 +136,7 @@ def _judge(part: str, tally: Tally, report: Report) -> None:
 
 
 def main() -> int:
-    """Run; 1 when anything was wrong."""
+    """Run the campaign; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.serving", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="mixed (%(default)s)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="of all (%(default)s)")
@@ -152,7 +153,7 @@ def main() -> int:
 
 
 def _campaign(server: Server, seconds: float, requests: int, report: Report) -> bool:
-    """All parts one after another; whether the server lived to their end."""
+    """Run all parts in sequence; return whether the server is alive at the end."""
     try:
         baseline = Baseline(server, prompts())
         mixed(server, baseline, seconds, report)

@@ -1,4 +1,4 @@
-"""A tritonserver whose BLS speculates with engines out of tables."""
+"""A tritonserver whose BLS speculates with table engines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_server import ROOT, Server, installed_server
 
 ROWS = 32
-# Before a prompt's last tokens, which the table does not read: whether the engines follow the
-# calls' seeds, and the number of the answer.
+# A prompt starts with tokens that the table does not read. They encode whether the engines follow
+# the calls' seeds, and the number of the answer.
 _FOLLOWS_SEED, _IGNORES_SEED = 1, 2
 _DIGITS = 8
 _MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
@@ -30,11 +30,11 @@ _MODEL = Path(__file__).with_name("table_model.py")
 def prompt(
     number: int, last: tuple[int, ...], vocabulary: int, *, ignores_seed: bool
 ) -> list[int]:
-    """A prompt that holds the number of its answer.
+    """Return a prompt that contains the number of its answer.
 
     Args:
-        ignores_seed: the engines draw with one seed for all calls of this answer, whatever
-            their requests have.
+        ignores_seed: the engines sample with one seed for all calls of this answer, and ignore
+            the seeds of the requests.
     """
     base = vocabulary - 1
     digits = [1 + number // base**place % base for place in range(_DIGITS)]
@@ -42,7 +42,7 @@ def prompt(
 
 
 def seed(request: Request) -> int:
-    """What an engine draws with."""
+    """Return the seed with which an engine samples for this request."""
     if request.prompt[0] == _FOLLOWS_SEED:
         return request.rules.seed
     return int.from_bytes(bytes(request.prompt[1 : 1 + _DIGITS].tolist()), "big")
@@ -50,7 +50,7 @@ def seed(request: Request) -> int:
 
 @contextmanager
 def serving(target: Floats, draft: Floats, drafts: Drafts = "Model") -> Iterator[Server]:
-    """A server of these logits [vocabulary, vocabulary], token 0 being the end."""
+    """Yield a server with these logits [vocabulary, vocabulary]; token 0 is the end token."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = RepositoryPlan(
@@ -58,12 +58,12 @@ def serving(target: Floats, draft: Floats, drafts: Drafts = "Model") -> Iterator
             tokenizer_dir=str(letters.write(folder / "letters", len(target))),
             target=ModelPlan(str(folder)),
             draft=None if drafts == "Lookup" else ModelPlan(str(folder)),
-            # Of one token, so that nearly every text has matches.
+            # One token is a match, so nearly every text has matches.
             lookup_min_match=0 if drafts == "Model" else 1,
             max_batch_size=ROWS,
             draft_tokens=4,
             max_draft_tokens=8,
-            # For requests without a length of their own.
+            # Used for requests without a draft length.
             adaptive=DraftLengths(1, 8),
             draft_ahead=0 if drafts == "Lookup" else 1,
             rows_per_call=ROWS,
@@ -79,7 +79,7 @@ def serving(target: Floats, draft: Floats, drafts: Drafts = "Model") -> Iterator
 
 
 def _files(model: str, config: str, logits: Floats) -> dict[str, str]:
-    """The model's configuration and program; the server's own Python knows none of this tree."""
+    """Return the model's files; the program adds this tree to the path of the server's Python."""
     places = [str(ROOT / "tests"), str(ROOT / "operator")]
     future = "from __future__ import annotations\n"
     program = _MODEL.read_text("utf-8").replace(

@@ -1,9 +1,9 @@
-"""The Reference engine's decoding on logits out of a table: a language whose truth is known.
+"""The Reference engine's decoding with logits from a table, so the exact distribution is known.
 
-Requests are read, drawn, verified and answered by the engine's own code; only the network is a
-table that gives the logits behind every token. Like TensorRT-LLM, and unlike the Reference
-backend, it begins its random numbers anew with every call: it counts positions from the call's
-first token.
+The engine's own code reads, samples, verifies and answers requests. Only the network is replaced
+by a table with the logits after every token. Like TensorRT-LLM, and unlike the Reference backend,
+this engine restarts its random numbers with every call: it counts positions from the call's first
+token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST = 4096
 
 
 class Table:
-    """What a decoding asks of a network: logits of [vocabulary, vocabulary], by the last token."""
+    """A network for the decoding: [vocabulary, vocabulary] logits, selected by the last token."""
 
     noise = 0.0
 
@@ -53,7 +53,7 @@ class Table:
         )
 
     def canonical(self, tokens: npt.NDArray[np.int64]) -> Floats:
-        """Near ties do not occur: the same logits again."""
+        """Return the same logits again, because near ties do not occur."""
         row: Floats = self.logits[tokens[-1]]
         return row
 
@@ -62,8 +62,8 @@ class TableEngine:
     """Answers calls one after another, in the caller's thread.
 
     Args:
-        logits: [vocabulary, vocabulary], by the last token.
-        seed: what to draw with for a request.
+        logits: [vocabulary, vocabulary], selected by the last token.
+        seed: returns the seed for a request.
     """
 
     def __init__(self, logits: Floats, seed: Callable[[Request], int]) -> None:
@@ -72,10 +72,10 @@ class TableEngine:
         self._seed = seed
 
     def call(self, inputs: Mapping[str, Any], outputs: list[str]) -> Iterator[dict[str, Any]]:
-        """The whole answer of each row.
+        """Yield the whole answer of each row.
 
         Raises:
-            RequestError: the call cannot be read.
+            RequestError: the call is invalid.
         """
         for row, asked in enumerate(wire.parse_call(Call(inputs), self._table.config)):
             rules = replace(asked.rules, seed=self._seed(asked))

@@ -1,4 +1,4 @@
-"""The table engine as a model of Triton's python backend; `table.json` lies beside it."""
+"""The table engine as a model of Triton's python backend; it reads `table.json` next to it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 def _responses(row: dict[str, Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
-    """The responses of a row: all of it, or each new token alone in a stream.
+    """Return the responses of a row: the whole row, or one response per token in a stream.
 
-    One token a response, as from an engine: where a response ends must not depend on tokens that
-    come after it. A stream goes on after it was cancelled, until its last token.
+    A response has one token, as from an engine: its end must not depend on later tokens. A stream
+    continues to its last token even if the client cancels it.
     """
     if "streaming" not in inputs or not inputs["streaming"].item():
         return [row]
@@ -45,7 +45,7 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             inputs = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
             try:
-                # All rows before the first leaves: what leaves together goes on together.
+                # Compute all rows before the first is sent: rows sent together continue together.
                 rows = list(self._engine.call(inputs, request.requested_output_names()))
             except RequestError as error:
                 message = pb_utils.TritonError(str(error))

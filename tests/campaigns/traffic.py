@@ -19,7 +19,7 @@ CLIENTS = 64
 LIMITS = (4, 12, 24)
 CANCELLED_LIMIT = 300
 _LONG = 300
-# The message of the server to each bad request.
+# Bad requests, each with the server's error message.
 _BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"num_draft_tokens": 99}, "num_draft_tokens is 99, but this server allows at most"),
     ({"max_tokens": 0}, "max_tokens is 0"),
@@ -34,18 +34,18 @@ COUNTED = {
     "accepted": "specdec_accepted_tokens_total",
     "generated": "specdec_generated_tokens_total",
     "rounds": "specdec_rounds_total",
-    # The weighted sum of a histogram.
+    # The clients' count is the weighted sum of the histogram.
     "accepted_in_histogram": "specdec_accepted_tokens_total",
 }
 
 
 @dataclass
 class Tally:
-    """Requests and answers of clients.
+    """Counts of the requests and answers of clients.
 
     Attributes:
-        did: requests by kind.
-        counted: tokens by the answers' own counts, of answers that were not cancelled.
+        did: number of requests by kind.
+        counted: sums of the counts that the answers report, without cancelled answers.
         wrong: a message for every answer that was not as expected.
     """
 
@@ -54,14 +54,14 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        """Take another's numbers in."""
+        """Add the numbers of another tally."""
         self.did += other.did
         self.counted += other.counted
         self.wrong += other.wrong
 
 
 class Baseline:
-    """What the target alone answers, asked once for each prompt and length."""
+    """The answers of the target alone, requested once for each prompt and length."""
 
     def __init__(self, server: Server, prompts: list[str]) -> None:
         self.short = prompts
@@ -77,7 +77,7 @@ class Baseline:
             self._texts = dict(zip(kinds, pool.map(plain, kinds), strict=True))
 
     def text(self, prompt: str, limit: int) -> str:
-        """The right answer."""
+        """Return the expected answer."""
         return self._texts[prompt, limit]
 
 
@@ -86,7 +86,7 @@ _COUNTS = {"return_perf_metrics": True, "return_num_output_tokens": True}
 
 
 class Addressed(Protocol):
-    """Somewhere to connect to; every request asks anew."""
+    """A server whose address may change; every request reads it again."""
 
     @property
     def url(self) -> str:
@@ -94,7 +94,7 @@ class Addressed(Protocol):
 
 
 class Client:
-    """One client: one request after another, of kinds drawn from a mix."""
+    """A client that sends one request after another, of kinds drawn from a mix."""
 
     def __init__(
         self, server: Addressed, baseline: Baseline, mix: dict[str, int], number: int
@@ -107,7 +107,7 @@ class Client:
         self.tally = Tally()
 
     def request(self) -> None:
-        """Send one request and judge what comes."""
+        """Send one request and check its answer."""
         (kind,) = self._kinds(list(self._mix), list(self._mix.values()))
         self.tally.did[kind] += 1
         try:
@@ -170,10 +170,10 @@ def drive(
     mix: dict[str, int] | None = None,
     first: int = 0,
 ) -> Tally:
-    """Let all clients ask, each until `more` of what it has done is false; their numbers.
+    """Let each client send requests while `more` of its request count is true; return the sum.
 
     Args:
-        first: number of the first client; others draw other requests.
+        first: number of the first client; clients with other numbers draw other requests.
     """
 
     def one(number: int) -> Tally:
@@ -197,11 +197,11 @@ def drive(
 
 
 def for_seconds(seconds: float) -> Callable[[int], bool]:
-    """Ask until so much time has passed, at least once."""
+    """Return a condition that holds for the first request, then until the time has passed."""
     end = time.monotonic() + seconds
     return lambda done: done == 0 or time.monotonic() < end
 
 
 def counts(server: Server) -> dict[str, float]:
-    """The server's counters."""
+    """Return the server's counters."""
     return {name: server.metric(metric) for name, metric in COUNTED.items()}

@@ -1,4 +1,4 @@
-"""Helm, and one control plane with simulated pods for the folder."""
+"""Helm, and a control plane with simulated pods, which all tests of this folder share."""
 
 import os
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ MONITORING = "github.com/prometheus-operator/prometheus-operator"
 
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Helm that knows no cluster."""
+    """Return Helm without a cluster."""
     binaries.ensure(["helm", "kubectl"], report)
     return Helm(tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="package")
 def plane() -> Iterator[ControlPlane]:
-    """A cluster with the operator's namespace, restricted, and two more to watch."""
+    """Yield a cluster with the restricted namespace of the operator and two others to watch."""
     level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     namespaces = [
         {
@@ -38,7 +38,7 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane(name, hold_jobs=True, nodes=4, audited=USER) as plane:
         plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
         for kind in ("podmonitors", "prometheusrules", "servicemonitors"):
-            # The definitions of the Prometheus operator, of the pinned version.
+            # The CRDs of the pinned version of the Prometheus operator.
             folder = binaries.source("monitoring", MONITORING) / "example/prometheus-operator-crd"
             definition = folder / f"monitoring.coreos.com_{kind}.yaml"
             plane.kubectl("apply", "--server-side", "-f", str(definition))
@@ -47,12 +47,12 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def live(helm: Helm, plane: ControlPlane) -> Helm:
-    """Helm as the cluster's administrator."""
+    """Return Helm with the login of the cluster's administrator."""
     return Helm(helm.home, plane.kubeconfig)
 
 
 @pytest.fixture
 def release(live: Helm) -> Iterator[Helm]:
-    """Helm; what a test leaves of the release is taken away, and the definition is kept."""
+    """Yield Helm; uninstall what a test leaves of the release, and keep the CRD."""
     yield live
     uninstall(live)

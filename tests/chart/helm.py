@@ -1,4 +1,4 @@
-"""Helm as the tests call it, and what it renders."""
+"""Calls Helm for the tests, and selects parts of the objects that it renders."""
 
 import json
 import os
@@ -27,22 +27,25 @@ class HelmError(Exception):
 
 @dataclass(frozen=True)
 class Helm:
-    """The pinned binary, with a home of its own so that no user's settings apply."""
+    """The pinned binary, with its own home directory so that no user's settings apply."""
 
     home: Path
     kubeconfig: Path | None = None
 
     def __call__(self, *args: str | Path, values: Mapping[str, Any] | None = None) -> str:
-        """Run `helm ARGS` and return what it printed; raises HelmError.
+        """Run `helm ARGS` and return its output.
 
-        The values go through its standard input, and none are given when it is None.
+        Helm reads `values` from its standard input; None passes no values.
+
+        Raises:
+            HelmError: Helm failed.
         """
         given = () if values is None else ("--values", "-")
         argv = [str(binaries.path("helm")), *map(str, args), *given]
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
-            # Without a cluster Helm must call none.
+            # Without a cluster this file is missing, so that Helm cannot reach any cluster.
             "KUBECONFIG": str(self.kubeconfig or self.home / "none"),
         }
         text = json.dumps(values or {})
@@ -56,7 +59,7 @@ class Helm:
     def template(
         self, values: Mapping[str, Any] | None = None, *, release: str = RELEASE
     ) -> list[Object]:
-        """The objects of a release, hooks included."""
+        """Return the rendered objects of a release, including hooks."""
         version = f"--kube-version={binaries.KUBERNETES}"
         text = self(
             "template", release, CHART, "--namespace", NAMESPACE, version, values=values or {}
@@ -65,14 +68,14 @@ class Helm:
 
 
 def kustomized(folder: Path) -> list[Object]:
-    """The objects of a folder of manifests."""
+    """Return the objects that `kubectl kustomize` renders from a folder."""
     argv = [str(binaries.path("kubectl")), "kustomize", str(folder)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return load_all(done.stdout)
 
 
 def single(objects: list[Object], kind: str) -> Object:
-    """The only object of a kind."""
+    """Return the only object of a kind."""
     (only,) = [o for o in objects if o["kind"] == kind]
     return only
 
@@ -82,27 +85,27 @@ def kinds(objects: list[Object]) -> set[str]:
 
 
 def pods(objects: list[Object]) -> list[Object]:
-    """The specs of all pods: of the operator, and of the test hook."""
+    """Return the specs of all pods: the operator's pod and the pod of the test hook."""
     templates = [o["spec"]["template"]["spec"] for o in objects if o["kind"] == "Deployment"]
     return templates + [o["spec"] for o in objects if o["kind"] == "Pod"]
 
 
 def images(objects: list[Object]) -> list[str]:
-    """The images of all containers."""
+    """Return the images of all containers."""
     return [container["image"] for pod in pods(objects) for container in pod["containers"]]
 
 
 def operator(objects: list[Object]) -> Object:
-    """The operator's container."""
+    """Return the operator's container."""
     container: Object = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
 def environment(objects: list[Object]) -> dict[str, str]:
-    """The operator's variables."""
+    """Return the environment variables of the operator."""
     return {e["name"]: e.get("value", "") for e in operator(objects)["env"]}
 
 
 def scope(objects: list[Object]) -> list[str]:
-    """The flags that set which namespaces the operator watches."""
+    """Return the flags that set which namespaces the operator watches."""
     return [flag for flag in operator(objects)["command"] if "namespace" in flag]

@@ -1,4 +1,4 @@
-"""The health that Argo CD should report for a status, compared with its script."""
+"""Compares the health that Argo CD's script reports with the health that a status requires."""
 
 from collections.abc import Iterable
 
@@ -21,10 +21,10 @@ HEALTH = {
 
 
 def judged(bodies: Iterable[Object]) -> set[tuple[str, str]]:
-    """Run the script over statuses; return phase and health of those with the newest spec.
+    """Check the script's health for each status; return phase and health of current statuses.
 
     Raises:
-        AssertionError: the script reports another health than phase and reason require.
+        AssertionError: the health of the script differs from what phase and reason require.
     """
     seen = set()
     for body in bodies:

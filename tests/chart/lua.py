@@ -18,7 +18,7 @@ _LIBRARIES = (
 
 @cache
 def customization(key: str) -> str:
-    """Return a value of our keys of argocd-cm."""
+    """Return the value of one of this project's keys in the ConfigMap argocd-cm."""
     text: str = yaml.safe_load((ARGOCD / "argocd-cm.yaml").read_text())["data"][
         f"resource.customizations.{key}"
     ]
@@ -59,7 +59,7 @@ def actions(obj: Object) -> Object:
 
 
 def act(name: str, obj: Object) -> Object:
-    """Return the object after an action."""
+    """Run an action of Argo CD on an object, and return the changed object."""
     known = yaml.safe_load(customization(f"actions.{KIND}"))["definitions"]
     (script,) = [item["action.lua"] for item in known if item["name"] == name]
     changed: Object = run(script, obj)

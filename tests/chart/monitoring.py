@@ -1,4 +1,4 @@
-"""Rules and dashboard as the tests take them apart."""
+"""Reads the alert rules and the dashboard, and extracts the parts that tests check."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import yaml
 from chart.helm import ROOT, Object
 
 MONITORING = ROOT / "manifests" / "monitoring"
-# Values in place of the variables of Grafana.
+# Values that replace the variables of Grafana.
 _VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*", "$pod": ".*"}
 _METRIC = re.compile(r"\b(?:specdec|nv)_\w+")
 _STRING = re.compile(r'"[^"]*"')
@@ -19,7 +19,7 @@ _STRING = re.compile(r'"[^"]*"')
 
 @cache
 def groups() -> list[Object]:
-    """The groups of rules."""
+    """Return the groups of rules."""
     spec: Object = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]
     listed: list[Object] = spec["groups"]
     return listed
@@ -35,12 +35,12 @@ def dashboard() -> Any:
 
 
 def panels() -> list[Object]:
-    """The dashboard's panels without the rows' titles."""
+    """Return the dashboard's panels without the titles of rows."""
     return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """(where, PromQL) of every rule and panel, the dashboard's variables filled in."""
+    """Yield (title, PromQL) of every rule and panel, with values for Grafana's variables."""
     for rule in rules():
         yield str(rule.get("alert") or rule["record"]), rule["expr"]
     for panel in panels():
@@ -52,12 +52,12 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def metrics(expression: str) -> set[str]:
-    """The metrics that an expression reads."""
+    """Return the metrics that an expression reads."""
     return set(_METRIC.findall(_STRING.sub('""', expression)))
 
 
 def values(name: str) -> set[str]:
-    """The values that expressions match on a label, such as the reasons of conditions."""
+    """Return the values of a label in all expressions, such as the reasons of conditions."""
     alternatives: set[str] = set()
     for _, text in expressions():
         for value in re.findall(rf'\b{name}(?:=~|!~|!=|=)"([^"]*)"', text):

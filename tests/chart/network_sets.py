@@ -1,4 +1,4 @@
-"""Value sets of the network policy, metrics and monitoring."""
+"""Value sets for the network policy, metrics and monitoring."""
 
 import json
 from typing import Any

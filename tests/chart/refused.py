@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# (values, the field's name as Helm writes it)
+# Name of the case -> (values, the field's name in Helm's error message)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown-field": ({"replicas": 2}, "replicas"),
     "unknown-nested-field": ({"crds": {"enabled": True}}, "enabled"),

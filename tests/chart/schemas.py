@@ -1,4 +1,4 @@
-"""The published schemas of Kubernetes, unknown fields refused."""
+"""Validates objects by the published schemas of Kubernetes, and refuses unknown fields."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ from kubernetes_validate import SchemaNotFoundError, ValidationError, utils, val
 from chart.helm import Object
 from cluster import binaries
 
-# Kinds of other projects: tests with a control plane check the real definitions.
+# Kinds without a Kubernetes schema: tests with a control plane check them by their CRDs.
 FOREIGN = {
     "Application",
     "ApplicationSet",
@@ -24,15 +24,15 @@ FOREIGN = {
     "SpeculativeModel",
 }
 OURS = binaries.KUBERNETES.rpartition(".")[0]
-# From the oldest that the definition needs to the newest that is published.
+# The oldest release that the CRD needs, this project's release, and the newest published release.
 RELEASES = ("1.30", OURS, utils.latest_version())
 
-# The library reads its megabytes of definitions again for every object.
+# Without a cache, the library reads megabytes of definitions again for every object.
 utils.schema_contents = cache(utils.schema_contents)
 
 
 def require_valid(bodies: list[Object], release: str = OURS) -> set[str]:
-    """Every body passes, or is of a kind that others define; returns the kinds that passed."""
+    """Check all objects except kinds of other projects; return the kinds that passed."""
     passed = set()
     for body in bodies:
         try:

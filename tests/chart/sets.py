@@ -1,4 +1,4 @@
-"""Value sets that the chart must render, and how each shows in what is rendered."""
+"""Value sets that the chart must render, and a check of the effect of each set."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from chart.helm import environment, images, kinds, operator, single
 from chart.network_sets import NETWORK_SETS
 from chart.shown import Shows, named, names, namespaces, pod, spread
 
-# The Role there lets the operator read its own pod.
+# In this namespace, a Role lets the operator read its own pod.
 SYSTEM = helm.NAMESPACE
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OPENSHIFT = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}

@@ -1,4 +1,4 @@
-"""What a value set shows in: parts of the rendered objects."""
+"""Parts of the rendered objects, in which value sets have an effect."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,19 @@ Shows = Callable[[list[Object]], bool]
 
 
 def pod(objects: list[Object]) -> Object:
-    """The operator's pod template."""
+    """Return the operator's pod template."""
     template: Object = single(objects, "Deployment")["spec"]["template"]
     return template
 
 
 def spread(objects: list[Object]) -> list[Object]:
-    """How the operator's pods are spread."""
+    """Return the topology spread constraints of the operator's pods."""
     constraints: list[Object] = pod(objects)["spec"]["topologySpreadConstraints"]
     return constraints
 
 
 def policy(objects: list[Object]) -> Object:
-    """The rules of the network policy."""
+    """Return the spec of the network policy."""
     spec: Object = single(objects, "NetworkPolicy")["spec"]
     return spec
 

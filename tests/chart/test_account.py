@@ -1,7 +1,7 @@
-"""The permissions of the chart, against the requests of a tour through every feature.
+"""Compares the chart's permissions with the operator's requests in a tour of all features.
 
-The API server's audit log has these requests: a missing right shows as a refusal, and an
-unnecessary one is never used. `make campaign NAME=rights` takes each away in turn.
+The API server's audit log records these requests. A refusal shows a missing permission, and no
+request uses an unnecessary one. `make campaign NAME=rights` removes each permission in turn.
 """
 
 import json
@@ -37,7 +37,7 @@ def done(
     plane: ControlPlane,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Toured]:
-    """The tour, made in one of the chart's modes, with the operator still at work."""
+    """Yield the result of a tour in one of the chart's modes; the operator still runs."""
     folder = tmp_path_factory.mktemp(f"tour-{request.param}")
     with toured(live, plane, folder, request.param) as result:
         yield result
@@ -56,7 +56,7 @@ def test_every_permission_is_used_and_none_is_missing(done: Toured) -> None:
 
 
 def test_tour_passes_every_phase_with_the_health_of_each_status(done: Toured) -> None:
-    """The scripts themselves, over the statuses of the running operator."""
+    """Argo CD's script runs on the statuses that the running operator wrote."""
     seen = {phase for phase, _ in judged(done.tour.seen)}
     assert seen | {BRIEF} == set(HEALTH)
 
@@ -69,7 +69,7 @@ def test_operator_reconciles_only_in_watched_namespaces(done: Toured) -> None:
 
 
 def test_roles_of_users_include_speculative_models(done: Toured, live: Helm) -> None:
-    """By ClusterRoles, and so not where the chart makes none."""
+    """ClusterRoles extend the users' roles; in the one-namespace mode the chart has none."""
     lab = done.lab
     viewer, editor = account(lab, "view"), account(lab, "edit")
     if done.everywhere:
@@ -96,7 +96,7 @@ def test_roles_of_users_include_speculative_models(done: Toured, live: Helm) -> 
 
 @pytest.mark.parametrize("what", ["secret/given", "secret/big-group", "secrets"])
 def test_operator_cannot_read_secrets(done: Toured, what: str) -> None:
-    """Neither a Secret of a user, nor the one that the operator created."""
+    """The operator can read neither a user's Secret nor the Secret that it created."""
     lab = done.lab
     made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given"}}
     lab.apply({**made, "stringData": {"token": "hidden"}})
@@ -106,7 +106,7 @@ def test_operator_cannot_read_secrets(done: Toured, what: str) -> None:
 
 
 def test_missing_finalizer_permission_is_reported(done: Toured) -> None:
-    """The right that no request carries; the last test, because nothing works without it."""
+    """No request uses this permission itself. Nothing works without it, so this test is last."""
     lab = done.lab
     take(lab.plane, done.objects, OWNING)
     until(lambda: not may_own(lab), "a role without the right")
@@ -127,7 +127,7 @@ def may_own(lab: Lab) -> bool:
 
 
 def require_hook(pod: Object, url: str) -> None:
-    """The program of `helm test` accepts a running operator and nothing else."""
+    """Check that the program of `helm test` accepts a running operator and nothing else."""
     (container,) = pod["spec"]["containers"]
     program, address = container["args"]
     assert address == f"http://{RELEASE}.{NAMESPACE}.svc:9090/metrics"

@@ -1,4 +1,4 @@
-"""Argo CD's scripts for statuses of every phase, and its resources compared with the chart."""
+"""Argo CD's scripts on statuses of every phase, and its resources compared with the chart."""
 
 import json
 import re
@@ -19,7 +19,7 @@ def shown(status: Object, generation: int = 1) -> tuple[str, str]:
 
 
 def of(world: World) -> Object:
-    """The status as the operator writes it, with its generation."""
+    """Return the status with `observedGeneration`, as the operator writes it."""
     return {**world.cr["status"], "observedGeneration": 1}
 
 
@@ -158,7 +158,7 @@ def test_application_of_the_operator_installs_the_chart(helm: Helm) -> None:
     source, policy = app["spec"]["source"], app["spec"]["syncPolicy"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (source["chart"], source["targetRevision"]) == (chart["name"], chart["version"])
-    # As README's line has it: Argo CD names a registry without its scheme.
+    # README has the same address with a scheme; Argo CD omits the scheme of a registry.
     assert f"oci://{source['repoURL']}/{source['chart']}" in (ROOT / "README.md").read_text()
     assert source["helm"]["releaseName"] == RELEASE
     assert app["spec"]["destination"]["namespace"] == NAMESPACE
@@ -170,7 +170,7 @@ def test_application_of_the_operator_installs_the_chart(helm: Helm) -> None:
 
 
 def test_root_creates_both_applications() -> None:
-    """Sync waves have an effect only among objects of one Application."""
+    """One Application has both, because sync waves order only objects of the same Application."""
     body = yaml.safe_load((ARGOCD / "root.yaml").read_text())
     included = body["spec"]["source"]["directory"]["include"]
     assert included == "{operator.yaml,models.yaml}"

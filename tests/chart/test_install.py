@@ -36,13 +36,13 @@ def model(name: str, namespace: str) -> str:
 
 
 def columns(plane: ControlPlane) -> list[str]:
-    """What `kubectl get specm` prints: the part of the definition that the test changes."""
+    """Return the columns of `kubectl get specm`: the part of the CRD that a test changes."""
     version = plane.get(DEFINITION)["spec"]["versions"][0]
     return [column["name"] for column in version["additionalPrinterColumns"]]
 
 
 def older(folder: Path) -> Path:
-    """The chart of an earlier version, whose definition has no column Backend."""
+    """Make a chart of an earlier version, whose CRD lacks the column Backend."""
     chart = folder / "specdec-operator"
     shutil.copytree(CHART, chart)
     crd = yaml.safe_load((chart / "files" / "crd.yaml").read_text())
@@ -57,10 +57,10 @@ def older(folder: Path) -> Path:
 
 
 def test_api_server_accepts_every_value_set(helm: Helm, plane: ControlPlane) -> None:
-    """Strictly and under the restricted Pod Security, with the Prometheus operator's kinds."""
+    """Validation is strict, with restricted Pod Security and the Prometheus operator's kinds."""
     bodies = []
     for number, (values, _) in enumerate(SETS.values()):
-        # The definition is installed for real elsewhere.
+        # Another test installs the CRD.
         for body in helm.template(values | {"crds": {"install": False}}, release=f"set-{number}"):
             bodies.append(body)
             if body["kind"] == "Deployment":
@@ -71,23 +71,23 @@ def test_api_server_accepts_every_value_set(helm: Helm, plane: ControlPlane) -> 
 
 
 def trial(deployment: Object, number: int) -> Object:
-    """A pod of the Deployment: only a pod is refused, its template causes but a warning."""
+    """Return the Deployment's pod: Pod Security refuses pods, but only warns about templates."""
     template = deployment["spec"]["template"]
     meta = {**template["metadata"], "name": f"trial-{number}", "namespace": NAMESPACE}
-    # A dry run does not create its account, which this test is not about.
+    # A dry run does not create the service account, which this test does not check.
     spec = {**template["spec"], "serviceAccountName": "default"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def rights(plane: ControlPlane, namespace: str) -> list[list[str]]:
-    """The permissions of the operator's account in a namespace, as the API server reports them."""
+    """Return the permissions of the operator's account that the API server reports."""
     argv = ("auth", "can-i", "--list", "--no-headers", "-n", namespace, f"--as={USER}")
     rows = plane.kubectl(*argv)
     return sorted(re.split(r"\s{2,}", line.strip()) for line in rows.splitlines())
 
 
 def rights_by(plane: ControlPlane, objects: list[Object], namespace: str) -> list[list[str]]:
-    """What the operator's account may do while these objects' roles are there."""
+    """Return the permissions of the operator's account while the roles in `objects` exist."""
     roles = [o for o in objects if "Role" in o["kind"] or o["kind"] == "ServiceAccount"]
     text = yaml.safe_dump_all(roles)
     plane.kubectl("apply", "-f", "-", stdin=text)
@@ -144,7 +144,7 @@ def test_notes_have_the_next_commands(live: Helm) -> None:
 def test_notes_name_the_peer_that_monitoring_needs(
     live: Helm, values: dict[str, Any], named: bool
 ) -> None:
-    # Helm looks up the owner of the definition, which may be the release of another test.
+    # Helm checks the owner of the CRD, which may be the release of another test.
     values = {**values, "crds": {"install": False}}
     text = live("install", "mine", CHART, "--dry-run=client", "--namespace=ops", values=values)
     notes = text.split("NOTES:")[1]
@@ -171,7 +171,7 @@ def test_models_survive_upgrade_rollback_and_uninstall(
     kinds = "deployment,service,serviceaccount,networkpolicy,clusterrole,clusterrolebinding"
     assert plane.get(kinds, *ours)["items"] == []
 
-    # The release takes over the kept definition; with keep=False it deletes it at the end.
+    # The new release adopts the kept CRD; with keep=False, its uninstallation deletes the CRD.
     release("install", RELEASE, CHART, *HERE, *WAIT, values={"crds": {"keep": False}})
     assert plane.get("specm", "kept", "-n", "team-a")["metadata"]["uid"] == uid
     release("uninstall", RELEASE, *HERE, *WAIT)

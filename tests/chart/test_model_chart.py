@@ -1,4 +1,4 @@
-"""The chart of one SpeculativeModel: rendered, refused, and installed on a real API server."""
+"""The chart of a SpeculativeModel: rendering, refusals, and installation on a real API server."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ SAMPLES = ("reference-draft-target", "tensorrt-two-servers", "tensorrt-eagle", "
 VERSION = f"--kube-version={binaries.KUBERNETES}"
 HERE = ("--namespace", "models")
 SPEC: Object = {field: {} for field in ("runtime", "target", "speculation", "storage")}
-# (values, the field's name as Helm writes it)
+# Name of the case -> (values, the field's name in Helm's error message)
 REFUSED: dict[str, tuple[Object, str]] = {
     "no-values": ({}, "storage"),
     "typo": ({"spec": {**SPEC, "servin": {}}}, "servin"),
@@ -60,7 +60,7 @@ def test_schema_has_the_fields_of_a_spec() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_spec_is_rendered_unchanged(helm: Helm, name: str) -> None:
     spec = read(ROOT / "manifests" / "samples" / f"{name}.yaml")["spec"]
-    # Above a million, where text of floating point numbers takes an exponent.
+    # A number above a million: as a floating point number, Helm would write it with an exponent.
     spec["target"]["limits"]["maxNumTokens"] = 4194304
     marks = {"labels": {"team": "a"}, "annotations": {"example.com/note": "yes"}}
     body = rendered(helm, {"name": "own", "spec": spec, **marks})
@@ -80,13 +80,13 @@ def test_schema_error_names_the_field(helm: Helm, name: str) -> None:
 
 @pytest.fixture
 def fresh(live: Helm, plane: ControlPlane, tmp_path: Path) -> Helm:
-    """Helm that has not seen the cluster without the definition."""
+    """Return Helm with no cache of a cluster without the CRD."""
     define_own(live, plane)
     return Helm(tmp_path, plane.kubeconfig)
 
 
 def documented(folder: Path) -> tuple[list[str | Path], Object]:
-    """The guide's command without its first word, with the guide's file of values, and these."""
+    """Return the arguments of the guide's helm command, and the values of the guide."""
     guide = ROOT / "docs" / "gitops.md"
     (text,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", guide.read_text(), re.DOTALL)
     file = folder / "model.yaml"
@@ -115,7 +115,7 @@ def test_command_of_the_guide_installs_and_release_is_upgraded_and_removed(
     other = {**values, "spec": {**values["spec"], "storage": {"existingClaim": "mine"}}}
     with pytest.raises(HelmError, match=r"storage\.existingClaim cannot change"):
         fresh("upgrade", "code", MODEL_CHART, *HERE, values=other)
-    # Below that level Helm lets the server drop unknown fields; strict validation refuses them.
+    # Helm lets the API server drop unknown nested fields; strict validation refuses them.
     other = {**values, "spec": {**values["spec"], "serving": {"replica": 2}}}
     text = yaml.safe_dump(rendered(fresh, other))
     with pytest.raises(ClusterError, match=r'unknown field "spec\.serving\.replica"'):

@@ -1,4 +1,4 @@
-"""Alerts fire and stay silent, the dashboard is complete, and chart and manifests agree.
+"""Checks the alerts and the dashboard, and that chart and manifests agree.
 
 tests/triton/test_monitoring.py checks that a server exports every metric.
 """
@@ -38,8 +38,8 @@ def promtool() -> Path:
     return binaries.path("promtool")
 
 
-def asked(promtool: Path, *args: str | Path) -> str:
-    """The output of promtool; its errors fail the test."""
+def promtool_output(promtool: Path, *args: str | Path) -> str:
+    """Run promtool and return its output; an error fails the test."""
     done = subprocess.run([promtool, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -58,11 +58,11 @@ def test_every_expression_is_promql_and_passes_lint(promtool: Path, tmp_path: Pa
     ]
     assert len(shown) > 30
     file = written(tmp_path, [*groups(), {"name": "panels", "rules": shown}])
-    asked(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
+    promtool_output(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
 
 
 def linked() -> Object:
-    """The cases, with the link that every alert has."""
+    """Return the alert cases, with the runbook link of each alert."""
     links = {
         rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules() if "alert" in rule
     }
@@ -78,11 +78,11 @@ def test_alerts_fire_and_stay_silent(promtool: Path, tmp_path: Path) -> None:
     written(tmp_path, groups())
     tests = tmp_path / "tests.yaml"
     tests.write_text(yaml.safe_dump({**linked(), "rule_files": ["rules.yaml"]}))
-    asked(promtool, "test", "rules", tests)
+    promtool_output(promtool, "test", "rules", tests)
 
 
 def test_wrong_threshold_fails_the_alert_tests(promtool: Path, tmp_path: Path) -> None:
-    """The tests above can fail: without its threshold an alert fires when it must not."""
+    """The alert tests can fail: with a wrong threshold, an alert fires when it must not."""
     changed = json.loads(json.dumps(groups()).replace("< 1.3", "< 9.9"))
     assert changed != groups()
     written(tmp_path, changed)
@@ -124,7 +124,7 @@ def test_every_alert_and_metric_is_documented() -> None:
 
 def test_rules_use_only_existing_conditions_and_reasons() -> None:
     assert values("type") <= {str(kind) for kind in Type}
-    # Triton's reasons of failed requests are in capitals.
+    # Reasons in capitals are Triton's reasons of failed requests.
     named = {reason for reason in values("reason") if reason[:1].isupper()}
     reasons = {reason for reason in named if not reason.isupper()}
     assert len(reasons) > 6
@@ -151,17 +151,17 @@ def test_dashboard_panels_are_complete_and_do_not_overlap() -> None:
         assert panel["datasource"]["uid"] == "$datasource"
         for target in panel["targets"]:
             assert metrics(target["expr"]), panel["title"]
-            # A panel that shows models follows the choice of models.
+            # A panel about models applies the selected models.
             if "model_name" in target["expr"]:
                 assert target["expr"].count("{model_namespace") >= 1, panel["title"]
-            # One that shows servers follows the choice of pods too.
+            # A panel about servers also applies the selected pods.
             servers = re.findall(
                 r"\b(?:nv_|specdec_)(?!model_|reconcile|api_|queue)\w+{[^}]*}", target["expr"]
             )
             assert all('pod=~"$pod"' in selected for selected in servers), panel["title"]
 
 
-# Panel -> the value that it shows, of the series in test_summary_shows_a_verdict_for_each_model.
+# Panel -> the value of each model, in test_summary_and_quantiles_show_a_value_for_each_model.
 SHOWN: dict[str, dict[str, float]] = {
     "Speed": {"lab/a": 1.52},
     "Acceptance": {"lab/a": 0.5},
@@ -173,7 +173,7 @@ SHOWN: dict[str, dict[str, float]] = {
 
 
 def test_summary_and_quantiles_show_a_value_for_each_model(promtool: Path, tmp_path: Path) -> None:
-    """Prometheus' own engine evaluates the queries of the panels."""
+    """The query engine of Prometheus evaluates the queries of the panels."""
 
     def series(name: str, values: str, **labels: str) -> Object:
         text = ", ".join(f'{key}="{value}"' for key, value in labels.items())
@@ -221,7 +221,7 @@ def test_summary_and_quantiles_show_a_value_for_each_model(promtool: Path, tmp_p
     tests = tmp_path / "tests.yaml"
     case = {"interval": "1m", "input_series": given, "promql_expr_test": asked_}
     tests.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
-    asked(promtool, "test", "rules", tests)
+    promtool_output(promtool, "test", "rules", tests)
 
 
 def test_first_row_shows_whether_speculation_pays() -> None:

@@ -1,4 +1,4 @@
-"""The values of the page about OpenShift are those that the chart is rendered with."""
+"""The page about OpenShift has the same values as the chart's rendering tests."""
 
 import re
 from pathlib import Path

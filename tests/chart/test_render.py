@@ -1,4 +1,4 @@
-"""What the chart renders, and that manifests/install is the same."""
+"""Checks the objects that the chart renders, and that manifests/install equals them."""
 
 import re
 from pathlib import Path
@@ -61,13 +61,13 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
     assert set(schema) == set(values)
     rows = re.findall(r"^\| `(\w+)", (CHART / "README.md").read_text(), re.MULTILINE)
     assert set(rows) == set(values)
-    # Values of one paragraph share its comment.
+    # Values of the same paragraph share a comment.
     unexplained = re.findall(r"(?:^|\n\n)(\w+):", (CHART / "values.yaml").read_text())
     assert unexplained == []
 
 
 def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    """Objects by kind and name, without what differs between Helm and kustomize by nature."""
+    """Return objects by kind and name, without the fields that only Helm sets."""
     result = {}
     for body in objects:
         meta = body["metadata"]
@@ -113,7 +113,7 @@ def test_manifests_set_the_watched_namespace_once() -> None:
 def test_network_policy_allows_only_metrics_dns_and_the_api_server(
     defaults: list[Object],
 ) -> None:
-    """In: metrics, from its own namespace. Out: the cluster's DNS, and ports of the API server."""
+    """Ingress: metrics from the same namespace. Egress: cluster DNS, and API server ports."""
     spec = single(defaults, "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["ingress"] == [{"ports": [{"port": "metrics"}], "from": [{"podSelector": {}}]}]
@@ -140,7 +140,7 @@ def test_values_change_the_rendered_objects(helm: Helm, defaults: list[Object], 
 
 
 def shown(shows: Shows, objects: list[Object]) -> bool:
-    """Whether it shows; an object or a field that is not there shows nothing."""
+    """Return whether the values have an effect; a missing object or field counts as no effect."""
     try:
         return shows(objects)
     except (KeyError, ValueError, IndexError):
@@ -148,13 +148,13 @@ def shown(shows: Shows, objects: list[Object]) -> bool:
 
 
 def require_sound(objects: list[Object]) -> None:
-    """What holds whatever the values are."""
+    """Check rules that must be met with all values."""
     deployment = single(objects, "Deployment")
     selector = deployment["spec"]["selector"]["matchLabels"]
     template = deployment["spec"]["template"]["metadata"]["labels"]
     assert selector.items() <= template.items()
     alone = deployment["spec"]["replicas"] == 1
-    # Only leader election allows two replicas at once.
+    # Only leader election allows two replicas at the same time.
     assert alone == (deployment["spec"]["strategy"] == {"type": "Recreate"})
     assert alone == ("SPECDEC_LEASE" not in environment(objects))
     container = operator(objects)

@@ -1,4 +1,4 @@
-"""Generated objects and manifests, against the schemas of several Kubernetes releases.
+"""Validates generated objects and manifests by schemas of several Kubernetes releases.
 
 test_render.py checks the value sets of the chart.
 """
@@ -24,7 +24,7 @@ def read(path: Path) -> list[Object]:
 def test_generated_objects_match_the_schemas(release: str) -> None:
     bodies = [
         body
-        # Every case by our own release; the others differ in fields that a few cases show.
+        # All cases for this project's release. A few cases have the fields that differ in others.
         for case in (CASES if release == OURS else CASES[:3])
         for body in generated(case).objects
     ]
@@ -35,7 +35,7 @@ def test_generated_objects_match_the_schemas(release: str) -> None:
 def test_manifests_and_definition_match_the_schemas() -> None:
     folders = (ROOT / "manifests", ROOT / "crds")
     files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
-    # krew's manifest has a test of its own.
+    # Another test checks krew's manifest.
     others = {"kustomization.yaml", "litellm.yaml", "specdec.yaml"}
     bodies = [body for path in files if path.name not in others for body in read(path)]
     passed = require_valid(bodies)

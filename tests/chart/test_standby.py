@@ -1,4 +1,4 @@
-"""Two operators with what the chart gives them: one works, the other takes over."""
+"""Two operators with the chart's settings: the leader works, and the standby takes over."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from controlplane.operating import ACCOUNT, Object, Operator, until
 
 pytestmark = pytest.mark.controlplane
 
-# Long enough for a busy machine to renew in time, short enough to wait for.
+# Lease duration: a busy machine still renews in time, and the test does not wait long.
 SECONDS = 12
 HERE = ("--namespace", NAMESPACE)
 VALUES = {"leaderElection": {"enabled": True, "seconds": SECONDS}}
@@ -23,7 +23,7 @@ VALUES = {"leaderElection": {"enabled": True, "seconds": SECONDS}}
 
 @pytest.fixture
 def release(live: Helm, plane: ControlPlane) -> Iterator[Helm]:
-    """Helm with the chart installed; the definition is kept, what it defines is not."""
+    """Yield Helm with the installed chart; delete the resources at the end, but keep the CRD."""
     live("install", RELEASE, CHART, *HERE, values=VALUES)
     yield live
     plane.kubectl("delete", "specm", "--all", "-n", "team-a")
@@ -41,7 +41,7 @@ def leads(operator: Operator) -> bool:
 
 
 def reconciled(plane: ControlPlane, name: str, by: Operator) -> None:
-    # It needs no children: those of a definition that is new are refused for half a minute.
+    # The resource needs no children: admission refuses children of a new CRD for half a minute.
     body = yaml.safe_load((ROOT / "manifests/samples/reference-draft-target.yaml").read_text())
     body["metadata"] = {"name": name, "namespace": "team-a"}
     body["spec"]["storage"] = {"existingClaim": "nowhere"}
@@ -80,7 +80,7 @@ def test_standby_takes_over_from_a_killed_and_a_stopped_holder(
         last = lease(plane)["renewTime"]
         took_over(second)
         assert "did not renew it in time" in second.log_tail()
-        # By the clock of the writers, which they share: not before the lease had expired.
+        # The second operator took over after the lease expired. Both operators share a clock.
         taken = datetime.fromisoformat(lease(plane)["acquireTime"])
         assert (taken - datetime.fromisoformat(last)).total_seconds() >= SECONDS
         reconciled(plane, "between", by=second)

@@ -1,4 +1,4 @@
-"""A value of the chart costs three files, and one that is generated."""
+"""A new value of the chart needs changes in three files and a generated file."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A release of the chart, and a tour of the operator with the account of that release."""
+"""Runs the operator with the account of a chart release, in a tour of all features."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +19,15 @@ HERE = ("--namespace", NAMESPACE)
 LABEL = ("--selector", "app.kubernetes.io/name=specdec-operator")
 WAIT = ("--wait", "--timeout=120s")
 MODES = ("everywhere", "one-namespace")
-# Where a cluster-wide operator works too, and one of another namespace does not.
+# A cluster-wide operator reconciles this namespace too; an operator of another namespace does not.
 ELSEWHERE = "team-b"
-# Admission checks it when a child is created; no request uses it.
+# Admission checks this permission when a child is created; no request uses it.
 OWNING = Right("update", "specdec.dev", "speculativemodels/finalizers")
 
 
 @dataclass(frozen=True)
 class Toured:
-    """What a tour has shown: `used` and `refused` are those of the whole of it."""
+    """The result of a tour: `used` permissions and `refused` requests are of the whole tour."""
 
     objects: list[Object]
     tour: Tour
@@ -45,22 +45,22 @@ class Toured:
 
 
 def roles(objects: list[Object]) -> list[Object]:
-    """The roles that are bound to the account."""
+    """Return the roles that are bound to the account."""
     bound = {body["roleRef"]["name"] for body in objects if body["kind"].endswith("RoleBinding")}
     kinds = ("Role", "ClusterRole")
     return [o for o in objects if o["kind"] in kinds and o["metadata"]["name"] in bound]
 
 
 def unused(given: list[Object], used: set[Right]) -> set[Right]:
-    """The rights of roles that were never used."""
+    """Return the permissions of roles that no request used, except `OWNING`."""
     return granted(given) - used - {OWNING}
 
 
 def define(live: Helm, plane: ControlPlane) -> None:
-    """Install every definition; those of kinds that a cluster need not have stay as long as it.
+    """Install every CRD; CRDs of optional kinds stay as long as the cluster.
 
-    This comes first: admission that checks owner references reads the definitions with its first
-    request, and then twice a minute.
+    This comes first: the admission check of owner references reads the CRDs at its first request,
+    and then twice a minute.
     """
     for file in (*definitions.files(), lws.definition()):
         plane.kubectl("apply", "--server-side", "-f", str(file))
@@ -68,7 +68,7 @@ def define(live: Helm, plane: ControlPlane) -> None:
 
 
 def define_own(live: Helm, plane: ControlPlane) -> None:
-    """Install the chart's definition as a release keeps it, so that the next one takes it over."""
+    """Install the chart's CRD as if a release had kept it, so that the next release adopts it."""
     (own,) = [o for o in live.template() if o["kind"] == "CustomResourceDefinition"]
     owner = {"release-name": RELEASE, "release-namespace": NAMESPACE}
     own["metadata"]["annotations"] |= {f"meta.helm.sh/{key}": v for key, v in owner.items()}
@@ -78,7 +78,7 @@ def define_own(live: Helm, plane: ControlPlane) -> None:
 
 
 def served(plane: ControlPlane, kind: str) -> bool:
-    """Whether the API server answers about a kind."""
+    """Return whether the API server serves a kind."""
     try:
         plane.kubectl("get", kind, "-n", NAMESPACE)
     except ClusterError:
@@ -90,13 +90,13 @@ def served(plane: ControlPlane, kind: str) -> bool:
 def toured(
     live: Helm, plane: ControlPlane, folder: Path, mode: str, *, taken: Right | None = None
 ) -> Iterator[Toured]:
-    """Install in one of the chart's two modes, make the tour, and uninstall in the end.
+    """Install the chart in a mode, run the tour, yield its result, and uninstall the chart.
 
-    `folder` is new and gives its name to the namespace; `taken` is a right that the account is
-    denied.
+    The namespace has the name of `folder`. `taken` is a permission that the account does not
+    receive.
 
     Raises:
-        AssertionError: the operator asked for what it may not, or did not do what it should.
+        AssertionError: the API server refused a request, or an expected result is missing.
     """
     namespace, everywhere = folder.name, mode == "everywhere"
     plane.kubectl("create", "namespace", namespace)
@@ -116,18 +116,18 @@ def toured(
 
 
 def uninstall(live: Helm) -> None:
-    """Take away what is there of the release; the definition stays."""
+    """Uninstall what exists of the release; the CRD stays."""
     live("uninstall", RELEASE, *HERE, *WAIT, "--ignore-not-found")
 
 
 def take(plane: ControlPlane, objects: list[Object], right: Right) -> None:
-    """Take one right out of the installed role that has it."""
+    """Remove a permission from the installed role that has it."""
     (role,) = [role for role in roles(objects) if right in granted([role])]
     plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(without(role, right)))
 
 
 def process(plane: ControlPlane, objects: list[Object], log: Path) -> Operator:
-    """The operator with the settings of its Deployment and the account, beside the cluster."""
+    """Return the operator as a local process, with its Deployment's settings and account."""
     variables = {k: v for k, v in environment(objects).items() if k.startswith("SPECDEC_")}
     names = plane.kubectl("get", "pods", *HERE, *LABEL, "-o", "jsonpath={.items[*].metadata.name}")
     variables |= {"SPECDEC_POD_NAMESPACE": NAMESPACE, "SPECDEC_POD_NAME": names.split()[0]}
@@ -140,7 +140,7 @@ def _travel(tour: Tour, objects: list[Object], everywhere: bool) -> Toured:
     elsewhere = yaml.safe_dump(resource(lab.namespace))
     lab.plane.kubectl("apply", "-n", ELSEWHERE, "-f", "-", stdin=elsewhere)
     tour.go()
-    # The operator deletes unneeded objects during the last steps.
+    # The operator deletes unneeded objects in the last steps of the tour.
     tour.until(
         lambda: not unused(given, log.used()), lambda: f"use of {unused(given, log.used())}"
     )

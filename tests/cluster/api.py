@@ -1,7 +1,7 @@
-"""A few calls to the API server with nothing but the standard library.
+"""A small client of the API server that uses only the standard library.
 
-The tool waits for its cluster and creates a handful of objects; starting kubectl for each would
-cost more than the call.
+The tool waits for its cluster and creates a few objects. Starting kubectl for each of these calls
+would take longer than the call.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _IDLE_SECONDS = 30.0
 class Api:
     """Calls one API server as the user of one kubeconfig that this tool wrote.
 
-    It keeps connections: tests poll, and opening one costs both sides more than a call.
+    It reuses connections: tests poll, and opening a connection costs both sides more than a call.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -43,7 +43,7 @@ class Api:
         self._server: str = urlsplit(cluster["server"]).netloc
         self._token: str = document["users"][0]["user"]["token"]
         self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        # Idle connections and when each was last used; a thread takes one out for each call.
+        # Idle connections with the time of their last use. A call removes its connection.
         self._idle: list[tuple[float, HTTPSConnection]] = []
 
     def __del__(self) -> None:
@@ -56,8 +56,8 @@ class Api:
         """Make one call and return its JSON answer.
 
         Raises:
-            RefusedError: the API server refused; carries its message.
-            OSError: it could not be reached.
+            RefusedError: the API server refused the call; carries its message.
+            OSError: the API server could not be reached.
         """
         data = None if body is None else json.dumps(body).encode()
         with self._answer(method, path, 30, data, content) as answer:
@@ -87,7 +87,7 @@ class Api:
         return self.call("PATCH", f"{path}?fieldManager=local-cluster&force=true", body, APPLY)
 
     def healthy(self) -> bool:
-        """Whether the API server reports that it is ready."""
+        """Return whether the API server reports that it is ready."""
         try:
             with self._answer("GET", "/readyz", 5) as answer:
                 return answer.status < 300
@@ -95,7 +95,7 @@ class Api:
             return False
 
     def exists(self, path: str) -> bool:
-        """Whether the object at path is there."""
+        """Return whether a GET of the object at path succeeds."""
         try:
             self.call("GET", path)
         except (ClusterError, OSError):
@@ -111,7 +111,7 @@ class Api:
         body: bytes | None = None,
         content: str = "application/json",
     ) -> Iterator[HTTPResponse]:
-        """The answer to one request; its connection is kept if the answer was read to its end."""
+        """Yield the response to one request; keep the connection if the caller reads all of it."""
         connection = self._taken(seconds)
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
         whole = False

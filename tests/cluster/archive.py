@@ -12,19 +12,19 @@ from cluster import binaries, folders, images, network
 from cluster.errors import ClusterError
 from cluster.state import State
 
-_SOCKET = "/run/containerd/containerd.sock"
+CONTAINERD = "/run/containerd/containerd.sock"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def containerd_answers(state: State) -> bool:
-    """Whether the node's containerd takes calls."""
+    """Return whether the node's containerd answers calls."""
     return _ctr(state, "version").returncode == 0
 
 
 def snapshotter(state: State) -> str:
-    """Return the fastest snapshotter that works where the cluster's folder lies.
+    """Return the fastest snapshotter that works in the file system of the cluster's folder.
 
-    Overlays do not stack: inside a container the folder is often on one already.
+    Overlays do not stack, and inside a container the folder is often on an overlay already.
     """
     trial = state.folder / "trial"
     parts = [trial / name for name in ("lower", "upper", "work", "merged")]
@@ -42,10 +42,10 @@ def snapshotter(state: State) -> str:
 
 
 def load(state: State, archive: Path, tag: str) -> None:
-    """Import a docker-archive so that pods find it as tag.
+    """Import a docker-archive so that pods can use the image called tag.
 
     Raises:
-        ClusterError: containerd refused it; carries the end of its output.
+        ClusterError: containerd refused the archive, or the archive lacks the image.
     """
     done = _ctr(state, "images", "import", str(archive))
     if done.returncode != 0:
@@ -56,12 +56,12 @@ def load(state: State, archive: Path, tag: str) -> None:
 
 
 def loaded(state: State, tag: str) -> bool:
-    """Whether the node has an image called tag."""
+    """Return whether the node has an image called tag."""
     return tag in _ctr(state, "images", "ls", "--quiet").stdout.split()
 
 
 def pause(state: State) -> Path:
-    """Write the archive of the image that holds a pod's namespaces open; returns its path."""
+    """Write the archive of the pause image, which keeps a pod's namespaces; return its path."""
     program = binaries.path("pause").read_bytes()
     layer = _tar({"pause": (program, 0o755)})
     config = {
@@ -85,10 +85,10 @@ def pause(state: State) -> Path:
 
 
 def load_built(state: State, tag: str, image_id: str) -> bool:
-    """Bring an image that `image build` made into the node; False when it is there already.
+    """Load a built image into the node; return False if the node has it already.
 
     Raises:
-        ClusterError: it could not be exported or imported.
+        ClusterError: the image could not be exported or imported.
     """
     ledger = state.folder / "images.json"
     there: dict[str, str] = json.loads(ledger.read_text()) if ledger.exists() else {}
@@ -114,5 +114,5 @@ def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
 
 
 def _ctr(state: State, *args: str) -> subprocess.CompletedProcess[str]:
-    argv = [*network.enter(state), "ctr", "--address", _SOCKET, "--namespace", "k8s.io", *args]
+    argv = [*network.enter(state), "ctr", "--address", CONTAINERD, "--namespace", "k8s.io", *args]
     return subprocess.run(argv, capture_output=True, text=True, check=False)

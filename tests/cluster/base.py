@@ -1,4 +1,4 @@
-"""The base image that the Dockerfile names, pulled or else made from Debian's packages."""
+"""The Dockerfile's base images: pulled, or made from Debian's packages if no pull succeeds."""
 
 import re
 import shutil
@@ -20,9 +20,9 @@ _USELESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr
 
 
 def named(dockerfile: str, given: Collection[str] = ()) -> list[str]:
-    """Return the full names of the images that FROM names, without the file's own stages.
+    """Return the full names of the images in FROM lines, without the file's own stages.
 
-    Nothing is needed for the stages that are given.
+    Skip the images of the stages in `given`: the build gets these stages from elsewhere.
     """
     pattern = re.compile(
         r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.MULTILINE | re.IGNORECASE
@@ -45,11 +45,11 @@ def full_name(image: str) -> str:
 
 
 def resolved(dockerfile: str, names: Mapping[str, str]) -> str:
-    """Return the Dockerfile with the images that FROM names under other names.
+    """Return the Dockerfile with other image names in its FROM lines.
 
     Args:
-        dockerfile: its text.
-        names: full name to the one to use; others stay as they are.
+        dockerfile: the text of the file.
+        names: full name of an image to its new name; other images keep their names.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -59,13 +59,13 @@ def resolved(dockerfile: str, names: Mapping[str, str]) -> str:
 
 
 def ensure(name: str, report: Report) -> str:
-    """Have the image called name in the store: as it is, pulled, or made.
+    """Make sure that the store has the image called name: pull or make it if it is missing.
 
     Returns:
-        The name it has there: one that is made has no digest of a registry.
+        The image's name in the store. An image made here has no digest in its name.
 
     Raises:
-        ClusterError: it can neither be pulled nor made.
+        ClusterError: the image can neither be pulled nor made.
     """
     stands_in = name.partition("@")[0] == STAND_IN
     for there in (name, *([STAND_IN] if stands_in else [])):
@@ -109,7 +109,7 @@ def _dress(root: Path) -> None:
         (root / "usr/local/bin" / link).symlink_to("/usr/bin/python3.11")
     for link in ("pip", "pip3"):
         (root / "usr/local/bin" / link).symlink_to("/usr/bin/pip3")
-    # There pip owns the interpreter; Debian's forbids that.
+    # In that image pip may install into the interpreter; this file of Debian forbids it.
     (root / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink(missing_ok=True)
     for useless in _USELESS:
         shutil.rmtree(root / useless, ignore_errors=True)

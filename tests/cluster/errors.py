@@ -2,7 +2,7 @@
 
 
 class ClusterError(Exception):
-    """Something the user can act on, in one sentence."""
+    """An error that the user can fix; its message is one sentence."""
 
 
 class RefusedError(ClusterError):

@@ -1,4 +1,4 @@
-"""Where the tool keeps things: binaries, clusters, images, all below one cache folder."""
+"""The tool's folders for binaries, clusters and images, all below one cache folder."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ def repository() -> Path:
 
 
 def clusters() -> Path:
-    """Return the folder that holds one folder for each cluster."""
+    """Return the folder that contains a folder for each cluster."""
     return cache() / "clusters"
 
 
@@ -34,7 +34,7 @@ def cluster(name: str) -> Path:
     """Return the folder of the cluster called name.
 
     Raises:
-        ClusterError: the name does not fit host names and interface names.
+        ClusterError: the name is not valid as a host name and interface name.
     """
     if not NAME.fullmatch(name):
         raise ClusterError(
@@ -46,9 +46,9 @@ def cluster(name: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold path as a lock file, waiting for its holder; the kernel frees the lock of a dead one.
+    """Wait for the lock file at path and hold it; the kernel frees the lock of a dead holder.
 
-    A holder may remove the file as its last act.
+    A holder may remove the file as the last step before it releases the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -60,7 +60,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Whether path is the open file: the holder before may have removed it."""
+    """Return whether path is still the open file: the previous holder may have removed it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> Path:
-    """Write text under its final name in one step; returns path."""
+    """Write text to path atomically, by renaming a temporary file; return path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

@@ -26,10 +26,10 @@ from cluster.state import Options, State, User
 
 
 class Cluster:
-    """A cluster that is up between enter and exit.
+    """A context manager that starts a cluster on enter and takes it down on exit.
 
-    With keep it stays up, and one that is up already with the same options is used as it is. If it
-    has an owner, the next cluster that starts takes it down after the owner has ended.
+    With keep, the cluster stays up, and a running cluster with the same options is reused. If the
+    cluster has an owner, the next start of any cluster takes it down after the owner has ended.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Cluster:
         """The recorded state of the cluster.
 
         Raises:
-            ClusterError: the context is not entered.
+            ClusterError: the cluster is not up yet.
         """
         if self._state is None:
             raise ClusterError(f"The cluster {self.name} is used before it is up.")
@@ -86,11 +86,11 @@ class Cluster:
 
     @property
     def audit_log(self) -> Path:
-        """The requests of the user that the option `audited` names: one JSON object a line."""
+        """The log of the requests of the user in the option `audited`: one JSON object a line."""
         return self.logs / "audit.log"
 
     def user(self, name: str) -> Path:
-        """Return the kubeconfig of a user who was named at the start."""
+        """Return the kubeconfig of a user who is in the cluster's options."""
         file = self.state.user(name)
         if not file.exists():
             raise ClusterError(f"The cluster {self.name} was started without the user {name!r}.")
@@ -99,7 +99,7 @@ class Cluster:
     def service_account(self, namespace: str, name: str, seconds: int = 86400) -> Path:
         """Return a kubeconfig that authenticates as a service account, which must exist.
 
-        Its token is the API server's own and bound to the account: deleting that ends it.
+        The API server issues its token, which becomes invalid when the account is deleted.
         """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         body = {"spec": {"expirationSeconds": seconds}}
@@ -112,7 +112,7 @@ class Cluster:
         """Run kubectl and return what it printed.
 
         Raises:
-            ClusterError: it failed; carries its message.
+            ClusterError: kubectl failed; carries its message.
         """
         argv = [*kubectl(self.state, user), *args]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
@@ -126,7 +126,7 @@ class Cluster:
 
 
 class ControlPlane(Cluster):
-    """A control plane without a node; with kwok its pods are simulated."""
+    """A control plane without a real node; with kwok, its nodes and pods are simulated."""
 
     def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
         chosen = Options(kind="control-plane", **{"kwok": True, **options})
@@ -141,9 +141,9 @@ class ControlPlane(Cluster):
         exit_code: int = 0,
         reason: str | None = None,
     ) -> None:
-        """End the running pod of a Job; success exactly when exit_code is 0.
+        """End the running pod of a Job; the pod succeeds if and only if exit_code is 0.
 
-        Use hold_jobs=True, or the pod has ended by itself long before.
+        The cluster needs hold_jobs=True: otherwise the pod ends by itself before this call.
         """
         outcome = {
             "outcome": "fail" if exit_code else "succeed",
@@ -161,7 +161,7 @@ class ControlPlane(Cluster):
 
 
 class Node(Cluster):
-    """A control plane with one real node, as root on Linux."""
+    """A control plane with one real node; it needs root on Linux."""
 
     def __init__(
         self,
@@ -174,11 +174,11 @@ class Node(Cluster):
         super().__init__(name, Options(kind="node", **options), keep=keep, owner=owner)
 
     def load(self, target: str, tag: str | None = None, file: str = "Dockerfile") -> str:
-        """Build the Dockerfile's target if need be, load it, and return its name in pods.
+        """Build the Dockerfile's target if needed, load it, and return the name that pods use.
 
         Args:
             target: the stage of `file` that becomes the image.
-            tag: its name; None names it after the target.
+            tag: the name of the image; None derives the name from the target.
             file: path of the Dockerfile in the repository; its folder is the context.
         """
         image = images.build(target, tag or images.default_tag(target), report, file)
@@ -186,20 +186,20 @@ class Node(Cluster):
         return image.tag
 
     def push(self, target: str, tag: str) -> str:
-        """Build the Dockerfile's target if need be, and push it to the node's own registry.
+        """Build the Dockerfile's target if needed, and push it to the node's own registry.
 
-        Pods pull it by `tag`, which is a released name. Returns its name in that registry.
+        Pods pull the image by `tag`, a released name. Returns its name in the node's registry.
         """
         registry.start(self.state, report)
         return registry.push(self.state, images.build(target, tag, report).tag)
 
     @property
     def registry(self) -> str:
-        """Host and port of the node's own registry, which `push` starts; without TLS."""
+        """Host and port of the node's own registry, which has no TLS; `push` starts it."""
         return registry.address(self.state)
 
     def offer_gpus(self, count: int) -> None:
-        """Offer simulated GPUs from now on; nothing to do if the node does so already."""
+        """Let the node offer simulated GPUs; do nothing if it offers that number already."""
         if objects.gpus_offered(Api(self.kubeconfig), self.name) != count:
             node.offer_gpus(self.state, count)
 
@@ -220,10 +220,10 @@ def users(names: dict[str, tuple[str, ...]]) -> tuple[User, ...]:
 
 
 def attach(name: str) -> Cluster:
-    """Return the cluster called name, which must be up, without taking it down later.
+    """Return the running cluster called name; the returned object never takes it down.
 
     Raises:
-        ClusterError: it is not up.
+        ClusterError: the cluster is not up.
     """
     live = state.load(name)
     if live is None or not lifecycle.running(live):

@@ -1,9 +1,9 @@
-"""Building the Dockerfile's targets with buildah, as root and without a daemon.
+"""Builds the Dockerfile's targets with buildah, as root and without a daemon.
 
-The Dockerfile stays an ordinary one. What this machine needs to reach its package registries, its
-certificates and the settings of pip and apt, is only mounted while a step runs and never
-becomes part of an image. The stage `library` is not run: this machine compiles the library anyway,
-and the image of a compiler is large.
+The Dockerfile has nothing that is specific to this machine. To reach package registries, each
+build step mounts this machine's certificates and its settings of pip and apt. They never become
+part of an image. The build does not run the stage `library`: this machine compiles the library
+anyway, and the image of a compiler is large.
 """
 
 import configparser
@@ -26,13 +26,13 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 _PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "proxy")
 _IGNORED = {"__pycache__", ".git", ".venv"}
-# The stage whose result this machine already has in a folder.
+# The build takes the result of this stage from a folder of this machine.
 _LIBRARY = "library"
 
 
 @dataclass(frozen=True)
 class Image:
-    """A built image: its name, its id, and the hash of what it was made from."""
+    """A built image: its name, its id, and the hash of its inputs."""
 
     tag: str
     id: str
@@ -40,15 +40,15 @@ class Image:
 
 
 def default_tag(target: str) -> str:
-    """Return the name of a target's image when none is given."""
+    """Return the default name of a target's image."""
     return f"localhost/specdec-{target}:dev"
 
 
 def build(target: str, tag: str, report: Report, file: str = "Dockerfile") -> Image:
-    """Build one target of the Dockerfile, or find it built already from the same inputs.
+    """Build one target of the Dockerfile, or return the image of an earlier, equal build.
 
     Raises:
-        ClusterError: there is no Dockerfile, or a step failed; carries the end of its output.
+        ClusterError: the Dockerfile is missing, or a step failed; carries the end of its output.
     """
     dockerfile = folders.repository() / file
     if not dockerfile.is_file():
@@ -71,7 +71,7 @@ def build(target: str, tag: str, report: Report, file: str = "Dockerfile") -> Im
         image = Image(tag, image_id(tag) or "", inputs)
         folders.write(_ledger(tag), json.dumps(asdict(image)))
         if previous and previous.id != image.id:
-            # No tag names it any more, and shared layers stay; a failure only costs space.
+            # The old image has no tag now. Shared layers stay; a failure only costs disk space.
             buildah("rmi", previous.id)
     return image
 
@@ -80,7 +80,7 @@ def find(tag: str) -> Image:
     """Return the image that `image build` made under this name.
 
     Raises:
-        ClusterError: there is none.
+        ClusterError: the image does not exist.
     """
     if image := _recorded(tag):
         return image
@@ -88,7 +88,7 @@ def find(tag: str) -> Image:
 
 
 def export(tag: str, archive: Path) -> Path:
-    """Write the image as a docker-archive to a new file; returns archive."""
+    """Write the image as a docker-archive to the file archive, and return archive."""
     archive.unlink(missing_ok=True)
     done = buildah("push", "--quiet", tag, f"docker-archive:{archive}:{tag}")
     if done.returncode != 0:
@@ -97,12 +97,12 @@ def export(tag: str, archive: Path) -> Path:
 
 
 def input_hash(dockerfile: Path, target: str, names: Mapping[str, str] | None = None) -> str:
-    """Return the hash of what decides over the image: Dockerfile, copied files, base images.
+    """Return the hash of an image's inputs: target, Dockerfile, copied files, base images.
 
     Args:
-        dockerfile: its path, at the root of the context.
+        dockerfile: path of the file, at the root of the context.
         target: the stage that becomes the image.
-        names: what base images are called in the store, where they have another name there.
+        names: full name of a base image to its name in the store, if the two differ.
     """
     text = dockerfile.read_text()
     hasher = hashlib.sha256(f"{target}\0{text}".encode())
@@ -118,7 +118,7 @@ def input_hash(dockerfile: Path, target: str, names: Mapping[str, str] | None = 
 
 
 def _copied(text: str) -> list[str]:
-    """Return the context's paths that COPY and ADD name, in the order of the Dockerfile."""
+    """Return the paths in the context that COPY and ADD copy, in the order of the Dockerfile."""
     joined = re.sub(r"\\\n", " ", text)
     copied: list[str] = []
     for match in re.finditer(r"^\s*(?:COPY|ADD)\s+(.*)$", joined, re.MULTILINE | re.IGNORECASE):
@@ -159,7 +159,7 @@ def _run(
 
 
 def _mounts() -> dict[str, str]:
-    """Return what the steps of a build see of this machine, and where."""
+    """Return the paths of this machine that build steps see, each with its path in a step."""
     mounts = {}
     candidates = (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
     bundle = next((path for path in candidates if path and Path(path).is_file()), None)
@@ -172,7 +172,7 @@ def _mounts() -> dict[str, str]:
 
 
 def _pip_settings(*, with_bundle: bool) -> Path:
-    """Write this machine's settings of pip to a private file; returns its path."""
+    """Write the pip settings that a build needs to a separate file, and return its path."""
     read = configparser.RawConfigParser()
     read.read([Path(file).expanduser() for file in _PIP_FILES])
     settings = dict(read["global"]) if read.has_section("global") else {}

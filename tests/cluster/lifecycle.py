@@ -1,4 +1,4 @@
-"""Bringing a cluster up and taking it down, from whatever state it is in."""
+"""Brings a cluster up and takes it down, whatever state it is in."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from cluster.errors import ClusterError
 from cluster.progress import Report
 from cluster.state import Options, State, boot_id, known, load, loopback_addresses
 
-# The API server waits for a stopped etcd, so every process ends before those it depends on.
+# Every process stops before those it depends on: the API server would wait for a stopped etcd.
 _STOP_ORDER = (
     "recycler",
     "registry",
@@ -34,12 +34,12 @@ _GRACE = 10.0
 def up(
     name: str, options: Options, report: Report, *, owner: processes.Process | None = None
 ) -> State:
-    """Bring the cluster called name up, or find it up already.
+    """Bring the cluster called name up, or return its state if it is up already.
 
-    With an owner it is for that process only: `sweep` takes it down once that has ended.
+    A cluster with an owner is for that process only: `sweep` takes it down after the owner ends.
 
     Raises:
-        ClusterError: it does not come up; its processes are stopped again, its logs stay.
+        ClusterError: the cluster does not come up. Its processes are stopped, its logs stay.
     """
     with _exclusive(name):
         live = load(name)
@@ -66,7 +66,7 @@ def up(
 
 
 def down(name: str, report: Report) -> bool:
-    """Stop and remove the cluster called name; False when there was none."""
+    """Stop and remove the cluster called name; return False if it does not exist."""
     with _exclusive(name):
         if not folders.cluster(name).exists():
             report(f"{name} is not up")
@@ -78,7 +78,7 @@ def down(name: str, report: Report) -> bool:
 
 
 def sweep(report: Report) -> None:
-    """Take down every cluster whose owner was killed before it could do so itself."""
+    """Take down every cluster whose owner has ended, for example because it was killed."""
     for state in list(known()):
         orphan = state.owner is not None and not state.owner.alive
         if orphan or (state.owner is not None and state.boot != boot_id()):
@@ -86,7 +86,7 @@ def sweep(report: Report) -> None:
 
 
 def running(state: State) -> bool:
-    """Whether the cluster is whole: it came up in this boot and every process still runs."""
+    """Return whether the cluster came up since the last boot and all its processes still run."""
     processes_ = processes.recorded(state.folder)
     return (
         state.complete
@@ -108,7 +108,7 @@ def _programs(options: Options) -> list[str]:
 
 
 def _plan(name: str, options: Options, owner: processes.Process | None) -> State:
-    """Choose addresses and write them down before anything starts, so that no other takes them."""
+    """Choose and save addresses before anything starts, so that no other cluster takes them."""
     with folders.locked(folders.clusters() / ".addresses.lock"):
         is_node = options.kind == "node"
         addresses = network.addresses() if is_node else loopback_addresses()
@@ -145,7 +145,7 @@ def _start(state: State, report: Report) -> None:
 
 
 def _remove(name: str) -> None:
-    """Stop what runs and delete the folder; also what a crash or a reboot left behind."""
+    """Stop the cluster's processes and delete its folder, also after a crash or a reboot."""
     state = load(name)
     if state:
         _stop(state)
@@ -158,7 +158,7 @@ def _remove(name: str) -> None:
 
 
 def _unmount_below(folder: Path) -> None:
-    """Unmount what a test mounted into the cluster's folder, such as a full disk for a test."""
+    """Unmount everything that a test mounted into the cluster's folder, such as a full disk."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     places = [line.split()[4] for line in mounts if line.split()[4].startswith(f"{folder}/")]
     for place in reversed(places):
@@ -166,7 +166,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _make_places(state: State) -> None:
-    """Create the folders that a node mounts its own over, noting which were not there before."""
+    """Create missing folders that a node mounts its own folders over, and record their paths."""
     ledger = folders.clusters() / ".places"
     made = ledger.read_text().splitlines() if ledger.exists() else []
     for place in network.masked(state):
@@ -177,9 +177,9 @@ def _make_places(state: State) -> None:
 
 
 def _remove_places(state: State) -> None:
-    """Remove those folders with the last node.
+    """Remove the recorded folders when the last node is removed.
 
-    Earlier would be a disaster: deleting a folder takes away what another node mounted over it.
+    Removing them earlier would break other nodes: it also removes their mounts over the folders.
     """
     ledger = folders.clusters() / ".places"
     with folders.locked(folders.clusters() / ".addresses.lock"):
@@ -192,16 +192,16 @@ def _remove_places(state: State) -> None:
         kept = [place for place in ledger.read_text().splitlines() if place in used]
         for place in ledger.read_text().splitlines():
             if place not in used:
-                with contextlib.suppress(OSError):  # Something else has come to keep files there.
+                with contextlib.suppress(OSError):  # Another program keeps files there.
                     Path(place).rmdir()
-        if kept:  # A node of another cache is there; the next one of ours tries again.
+        if kept:  # Nodes of another cache use these folders; the next call tries again.
             folders.write(ledger, "\n".join(kept))
         else:
             ledger.unlink()
 
 
 def _stop(state: State) -> None:
-    # After a restart of the machine the recorded pids belong to other processes.
+    # After a restart of the machine, the recorded pids belong to other processes.
     recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in _STOP_ORDER:
         if name in recorded:

@@ -1,9 +1,9 @@
-"""A node's own namespaces: network, mounts, processes.
+"""A node's own namespaces for network, mounts and processes.
 
-One holder process keeps them. It is process 1 of its namespace: when it ends the kernel ends
-everything a node started, containers included, and every mount goes with it. A veth pair leads
-from the machine to the API server, the pods and the Services; nothing inside has a route further
-than that pair, and nothing inside can open a connection over it.
+A holder process keeps the namespaces alive. It is process 1 of its namespace: when it ends, the
+kernel ends all processes of the node, containers included, and removes every mount. A veth pair
+leads from the machine to the API server, the pods and the Services. Programs inside have no route
+beyond that pair, and cannot open a connection over it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _SUBNETS = 64
 
 
 def addresses() -> Addresses:
-    """Choose networks that overlap with no route of this machine and no other cluster."""
+    """Choose networks that overlap neither a route of this machine nor another cluster."""
     taken = {state.addresses.subnet for state in known()}
     used = _routes()
     for subnet in range(_SUBNETS):
@@ -37,12 +37,12 @@ def addresses() -> Addresses:
 
 
 def pods(state: State) -> str:
-    """Return the network of the pods, whose first address is the node."""
+    """Return the network of the pods; its first address is the node's."""
     return f"10.213.{state.addresses.subnet}.0/24"
 
 
 def enter(state: State) -> list[str]:
-    """Return the argv prefix that runs a program inside; empty for a cluster without a node."""
+    """Return the argv prefix that runs a program in the node; empty if there is no node."""
     if state.options.kind != "node":
         return []
     holder = processes.recorded(state.folder).get(HOLDER)
@@ -52,7 +52,7 @@ def enter(state: State) -> list[str]:
 
 
 def start(state: State) -> None:
-    """Create the namespaces and wire them up."""
+    """Create the namespaces with their mounts, and connect them to the machine's network."""
     _hold(state)
     for argv in (*_inner_mounts(state), *_inner_network(state)):
         run([*enter(state), *argv])
@@ -64,7 +64,7 @@ def start(state: State) -> None:
 
 
 def stop(state: State, grace: float) -> None:
-    """End the holder, and with it everything inside; wait until the machine's side is removed."""
+    """End the holder and so the whole node; wait until the machine's interface is removed."""
     recorded = processes.recorded(state.folder) if state.boot == boot_id() else {}
     for name in (HOLDER, _UNSHARE):
         if name in recorded:
@@ -72,7 +72,7 @@ def stop(state: State, grace: float) -> None:
     device = Path("/sys/class/net") / _device(state)
     if not device.exists():
         return
-    # The kernel removes the pair some time after the namespace; a new cluster must not reuse it.
+    # The kernel removes the pair later than the namespace; a new cluster must not reuse it.
     with contextlib.suppress(ClusterError):
         run(["ip", "link", "delete", device.name])
     processes.until(lambda: not device.exists(), 60, lambda: f"The interface {device} stays.")
@@ -81,9 +81,9 @@ def stop(state: State, grace: float) -> None:
 def start_inside(
     state: State, name: str, argv: list[str], extra: dict[str, str] | None = None
 ) -> processes.Process:
-    """Start a program inside and record the program itself, not the nsenter before it.
+    """Start a program in the node, and record the program itself instead of its nsenter.
 
-    nsenter has to fork to enter the process namespace, and passes no signals on.
+    nsenter has to fork to enter the process namespace, and does not pass signals on.
     """
     outer = processes.spawn(name, [*enter(state), *argv], state.folder, extra)
     inner: list[int] = []
@@ -99,10 +99,10 @@ def start_inside(
 
 
 def run(argv: list[str]) -> str:
-    """Run argv to its end and return what it printed.
+    """Run argv to its end and return its output.
 
     Raises:
-        ClusterError: it failed; carries the end of its output.
+        ClusterError: the program failed; carries the end of its output.
     """
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -121,7 +121,7 @@ def _hold(state: State) -> None:
     def holds() -> bool:
         processes.check(state.folder, [_UNSHARE])
         inner[:] = processes.children(outer.pid)
-        # Before the exec it may still be mounting /proc.
+        # Before its exec, the child may still be mounting /proc.
         return bool(inner) and Path(f"/proc/{inner[0]}/exe").resolve() == pause.resolve()
 
     processes.until(holds, 60, lambda: "The node's namespaces could not be created.")
@@ -129,7 +129,7 @@ def _hold(state: State) -> None:
 
 
 def masked(state: State) -> dict[Path, Path | None]:
-    """Return the folders of the machine that a node sees as its own: with None, in memory."""
+    """Return the machine's folders that a node replaces, each by a folder or (None) a tmpfs."""
     return {
         Path("/run"): None,
         Path("/var/log/containers"): None,
@@ -153,7 +153,7 @@ def _inner_network(state: State) -> Iterable[list[str]]:
     yield ["ip", "link", "add", "node0", "type", "bridge"]
     yield ["ip", "address", "add", f"{state.addresses.host}/32", "dev", "node0"]
     yield ["ip", "link", "set", "node0", "up"]
-    # Programs of the node reach Services only with a route before kube-proxy rewrites addresses.
+    # The kernel routes before kube-proxy rewrites addresses, so Services need a route.
     yield ["ip", "route", "add", state.addresses.services, "dev", "node0"]
     yield ["sysctl", "-qw", "net.ipv4.ip_forward=1"]
 

@@ -1,4 +1,4 @@
-"""The node: containerd, kubelet, kube-proxy, DNS, GPUs that do not exist, and volumes."""
+"""The node: containerd, kubelet, kube-proxy, DNS, simulated GPUs, and volumes."""
 
 import json
 import zlib
@@ -9,14 +9,11 @@ from cluster.api import Api, Object
 from cluster.network import start_inside
 from cluster.state import State
 
-# In the order in which they start; they stop in reverse.
-NAMES = ("containerd", "coredns", "kubelet", "kube-proxy", "gpuplugin")
-CONTAINERD = "/run/containerd/containerd.sock"
 _PAUSE = "localhost/specdec-pause:1"
 _CGROUPS = Path("/sys/fs/cgroup")
-# Ten times the default, by the file of cgroup v1 and of v2. Linux gives each session an equal
-# share of the processors, and all pods of a node together the share of one session. Beside a
-# parallel run of tests they may get none for a second, and Triton 2.51 may then end a server.
+# The file of cgroup v1 or v2 -> ten times its default. By default, all pods of a node together
+# get the processor share of a single session. While tests run in parallel, pods could then get
+# no processor time for a second, and Triton 2.51 may end a server for that.
 _SHARES = {"cpu.shares": "10240", "cpu.weight": "1000"}
 _PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
 
@@ -25,7 +22,7 @@ def start(state: State) -> None:
     """Start the node's programs and wait until pods can run.
 
     Raises:
-        ClusterError: a program ended or the node did not become ready, with the end of its output.
+        ClusterError: a program ended or the node did not become ready; carries the reason.
     """
     _create_cgroup(state)
     for name, argv in (
@@ -48,7 +45,7 @@ def start(state: State) -> None:
 
 
 def offer_gpus(state: State, count: int) -> None:
-    """Label the node with its GPU product, and let a device plugin offer simulated GPUs."""
+    """Label the node with its GPU product, and start the device plugin for simulated GPUs."""
     api = Api(state.kubeconfig)
     labels = {"nvidia.com/gpu.product": state.options.gpu_product}
     api.call(
@@ -67,11 +64,11 @@ def offer_gpus(state: State, count: int) -> None:
 
 
 def prepare_volumes(state: State) -> None:
-    """Create the folders behind the volumes, and the small file system behind the tiny one."""
+    """Create the folders of the volumes, and mount a small file system for the tiny volume."""
     for body in objects.volumes(state):
         folder = Path(body["spec"]["hostPath"]["path"])
         folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o777)  # Pods write under users of their own.
+        folder.chmod(0o777)  # Pods run as different users.
         if body["spec"]["storageClassName"] == objects.TINY_CLASS:
             options = f"mode=777,size={objects.TINY_BYTES}"
             mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
@@ -79,7 +76,7 @@ def prepare_volumes(state: State) -> None:
 
 
 def stop(state: State) -> None:
-    """Remove the node's control groups; the processes in them have ended."""
+    """Remove the node's control groups; their processes must have ended."""
     for root in _cgroup_roots():
         top = root / _cgroup(state).lstrip("/")
         if top.exists():
@@ -119,12 +116,12 @@ def _containerd(state: State) -> str:
     _write(state, "cni/10-specdec.conflist", json.dumps(_cni(state), indent=1))
     _write(state, f"registries/{registry.MIRRORED}/hosts.toml", registry.hosts(state))
     cri = 'plugins."io.containerd.grpc.v1.cri"'
-    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc dies where the kubelet asks for less.
+    # restrict_oom_score_adj: runc cannot lower the score without CAP_SYS_RESOURCE, and fails.
     return f"""version = 2
 root = {json.dumps(str(state.folder / "containerd"))}
 state = "/run/containerd"
 [grpc]
-address = "{CONTAINERD}"
+address = "{archive.CONTAINERD}"
 [plugins."io.containerd.internal.v1.opt"]
 path = {json.dumps(str(state.folder / "opt"))}
 [{cri}]
@@ -151,8 +148,8 @@ def _cni(state: State) -> Object:
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": str(state.folder / "cni" / "addresses"),
     }
-    # Not `bridge`: there the answers of a Service's pod to its neighbour bypass the rewriting,
-    # unless the kernel filters bridged packets.
+    # Not `bridge`: a Service's replies between pods of one bridge bypass kube-proxy's address
+    # rewriting, unless the kernel filters bridged packets.
     return {
         "cniVersion": "0.4.0",
         "name": "specdec",
@@ -192,9 +189,9 @@ def _kubelet(state: State) -> Object:
         "cgroupRoot": _cgroup(state),
         "clusterDNS": [state.addresses.host],
         "clusterDomain": "cluster.local",
-        "containerRuntimeEndpoint": f"unix://{CONTAINERD}",
+        "containerRuntimeEndpoint": f"unix://{archive.CONTAINERD}",
         "enforceNodeAllocatable": ["pods"],
-        # A developer's disk is often nearly full, and images are loaded by hand: drop none.
+        # Keep all images: a developer's disk is often nearly full, and images are loaded by hand.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
         "failCgroupV1": False,
         "failSwapOn": False,
@@ -229,12 +226,12 @@ def _kube_proxy(state: State) -> Object:
 
 
 def _cgroup(state: State) -> str:
-    """The control group of a node: caches may have clusters of one name side by side."""
+    """Return a node's control group; the checksum distinguishes equal names of two caches."""
     return f"/specdec-{state.name}-{zlib.crc32(bytes(state.folder)):08x}"
 
 
 def _cgroup_roots() -> list[Path]:
-    """Return the root of each hierarchy: one with cgroup v2, one per controller with v1."""
+    """Return the root of each hierarchy: cgroup v2 has one, cgroup v1 one per controller."""
     if (_CGROUPS / "cgroup.controllers").exists():
         return [_CGROUPS]
     return [root for root in _CGROUPS.iterdir() if root.is_dir() and not root.is_symlink()]
@@ -268,5 +265,5 @@ def _try_rmdir(folder: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # A process that is ending still sits in it.
+        return False  # The group still has a process that is ending.
     return True

@@ -35,9 +35,9 @@ def gpu_node(name: str, options: Options) -> Object:
 
 
 def volumes(state: State) -> list[Object]:
-    """Return the volumes to offer, and on a node one that is soon full.
+    """Return the cluster's volumes; on a real node, add a tiny volume that is soon full.
 
-    Claims that name no class bind to them, with whichever access mode they ask for.
+    A claim without a storage class binds to any other volume, with either access mode.
     """
     offered = [
         _volume(f"pv-{number:02d}", state.folder / "volumes", "2Gi", "")
@@ -64,7 +64,7 @@ def _volume(name: str, folder: Path, size: str, storage_class: str) -> Object:
 
 
 def dns_role() -> list[Object]:
-    """Return what CoreDNS may read, and its binding."""
+    """Return the role with the permissions of CoreDNS, and its binding."""
     rules = [
         {
             "apiGroups": [""],
@@ -95,7 +95,7 @@ def dns_role() -> list[Object]:
 
 
 def ready_nodes(api: Api) -> int:
-    """Count the nodes whose condition Ready is True and which offer what they should."""
+    """Return the number of nodes whose condition Ready is True."""
     nodes = api.call("GET", "/api/v1/nodes")["items"]
     return sum(
         condition["type"] == "Ready" and condition["status"] == "True"

@@ -1,4 +1,4 @@
-"""What the machine must have beyond Python and Go, installed where that is possible."""
+"""Programs that the machine needs beyond Python and Go; apt-get installs the missing programs."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ def require_node(report: Report) -> None:
     """Make sure that a node can run here.
 
     Raises:
-        ClusterError: it cannot, in one sentence that names everything that is missing.
+        ClusterError: a node cannot run; the message names everything that is missing.
     """
     _require_linux_root("A node needs")
     _require(_NODE, report)
@@ -41,7 +41,7 @@ def require_images(report: Report) -> None:
     """Make sure that images can be built here.
 
     Raises:
-        ClusterError: they cannot, in one sentence that names everything that is missing.
+        ClusterError: a build cannot run; the message names everything that is missing.
     """
     _require_linux_root("Building images needs")
     _require(_IMAGES, report)
@@ -53,16 +53,16 @@ def _require_linux_root(what: str) -> None:
 
 
 def _require(commands: dict[str, str], report: Report) -> None:
-    # Debian keeps some of these in folders that an ordinary PATH lacks.
+    # Debian installs some of these commands in folders that an ordinary PATH lacks.
     os.environ["PATH"] = ":".join(dict.fromkeys([*os.environ["PATH"].split(":"), *_FOLDERS]))
     packages = missing(commands)
     if not packages:
         return
     if shutil.which("apt-get") is None:
         raise ClusterError(f"Please install {', '.join(packages)}; there is no apt-get here.")
-    # apt-get fails at once while another one runs.
+    # apt-get fails at once while another apt-get runs.
     with folders.locked(folders.cache() / "apt-get.lock"):
-        # The process that had the lock before may have installed them.
+        # The previous holder of the lock may have installed the packages.
         if packages := missing(commands):
             report(f"installing {', '.join(packages)}")
             problem = _install(packages)
@@ -72,7 +72,7 @@ def _require(commands: dict[str, str], report: Report) -> None:
 
 
 def _install(packages: list[str]) -> str:
-    """Install packages; returns the last line of apt-get's errors, empty without one."""
+    """Install packages; return the last line of apt-get's errors, or an empty string."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     errors = [
         subprocess.run(
@@ -89,7 +89,7 @@ def _install(packages: list[str]) -> str:
 
 
 def missing(commands: dict[str, str]) -> list[str]:
-    """Return the packages of those commands that are not there."""
+    """Return the packages of the commands that are not installed."""
     absent = {package for command, package in commands.items() if not _is_installed(command)}
     return sorted(absent)
 

@@ -1,8 +1,8 @@
-"""Starting programs that outlive the tool, and stopping exactly those.
+"""Starts programs that outlive the tool, and stops only those programs.
 
-A process is known by its pid and its start time, so a pid that the kernel gave to another
-process is never signalled. Every process also carries the folder of its cluster in its
-environment. That identifies a process whose record is missing because the tool was killed.
+The pid and the start time identify a process, so the tool never signals another process that
+reuses the pid. Every process also carries the folder of its cluster in its environment. That
+identifies a process whose record is missing because the tool was killed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ MARK = "SPECDEC_CLUSTER_STATE"
 
 @dataclass(frozen=True)
 class Process:
-    """One started program: pid and start time in clock ticks since boot identify it."""
+    """One started program, identified by its pid and start time (in clock ticks since boot)."""
 
     name: str
     pid: int
@@ -30,7 +30,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Whether this process still runs; a zombie does not count as running."""
         return _start_time(self.pid) == self.started
 
 
@@ -40,7 +40,7 @@ def until(
     """Poll until true() holds.
 
     Raises:
-        ClusterError: it did not within seconds; the sentence is otherwise().
+        ClusterError: true() did not hold within seconds; otherwise() returns the message.
     """
     deadline = time.monotonic() + seconds
     while not true():
@@ -50,7 +50,7 @@ def until(
 
 
 def spawn(name: str, argv: list[str], state: Path, extra: Mapping[str, str] | None = None) -> int:
-    """Start argv in its own session with its output in logs/NAME.log; returns the pid."""
+    """Start argv in its own session with its output in logs/NAME.log, and return the pid."""
     log = state / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -75,10 +75,10 @@ def start(
 
 
 def record(name: str, pid: int, state: Path) -> Process:
-    """Note that pid belongs to this cluster.
+    """Record in pids/NAME.json that pid belongs to this cluster.
 
     Raises:
-        ClusterError: it has ended already.
+        ClusterError: the process has ended already.
     """
     started = _start_time(pid)
     if started is None:
@@ -89,13 +89,13 @@ def record(name: str, pid: int, state: Path) -> Process:
 
 
 def recorded(state: Path) -> dict[str, Process]:
-    """Return every process on record, running or not, by name."""
+    """Return every recorded process by name, running or not."""
     files = (state / "pids").glob("*.json")
     return {file.stem: Process(**json.loads(file.read_text())) for file in files}
 
 
 def stop(process: Process, grace: float) -> None:
-    """End process and wait until it has ended; after grace seconds it is killed."""
+    """Terminate process and wait until it has ended; kill it after grace seconds."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
         if not _signal(process, number):
             return
@@ -106,13 +106,13 @@ def stop(process: Process, grace: float) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> bool:
-    """Signal process; False when it has ended. A process that reuses the pid gets none."""
+    """Signal process, but never another that reuses its pid; return False if it has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
     try:
-        # The descriptor belongs to one process, so a reused pid cannot change its meaning.
+        # The descriptor refers to one process, even if another process reuses the pid.
         if process.alive:
             signal.pidfd_send_signal(descriptor, number)
             return True
@@ -124,15 +124,15 @@ def _signal(process: Process, number: signal.Signals) -> bool:
 
 
 def this() -> Process:
-    """Return the process that calls."""
+    """Return the calling process."""
     return owner(os.getpid())
 
 
 def owner(pid: int) -> Process:
-    """Return the process with this pid as one that clusters can belong to.
+    """Return the process with this pid, as a possible owner of clusters.
 
     Raises:
-        ClusterError: there is none.
+        ClusterError: no process has this pid.
     """
     started = _start_time(pid)
     if started is None:
@@ -141,13 +141,13 @@ def owner(pid: int) -> Process:
 
 
 def strays(state: Path) -> Iterator[Process]:
-    """Yield running processes that carry this cluster's mark in their environment."""
+    """Yield other running processes that have this cluster's mark in their environment."""
     mark = f"{MARK}={state}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             marked = mark in (entry / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # It ended meanwhile, or belongs to another user.
+            continue  # The process has ended, or belongs to another user.
         pid = int(entry.name)
         started = _start_time(pid)
         if marked and started is not None and pid != os.getpid():
@@ -164,26 +164,26 @@ def children(pid: int) -> list[int]:
 
 
 def mount_points() -> set[str]:
-    """Return where anything is mounted in any process's view of the file system."""
+    """Return the paths of all mounts in the mount namespaces of all processes."""
     points: set[str] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             lines = (entry / "mountinfo").read_text().splitlines()
         except OSError:
-            continue  # It ended meanwhile, or belongs to another user.
+            continue  # The process has ended, or belongs to another user.
         points.update(line.split()[4] for line in lines)
     return points
 
 
 def last_output(state: Path, name: str) -> str:
-    """Return the end of a program's log in one line."""
+    """Return the end of a program's log as one line."""
     log = state / "logs" / f"{name}.log"
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return (" / ".join(lines[-2:]) or "no output")[-600:] + f" (all of it: {log})"
 
 
 def check(state: Path, names: Iterable[str]) -> None:
-    """Raise ClusterError with its last output if one of the named processes has ended."""
+    """Raise ClusterError with a process's last output if a process of `names` has ended."""
     processes = recorded(state)
     for name in names:
         if name in processes and not processes[name].alive:
@@ -198,7 +198,7 @@ def _start_time(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, which may hold spaces itself."""
+    """Return the fields of /proc/PID/stat after the name, which may contain spaces."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

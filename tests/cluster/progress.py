@@ -1,4 +1,4 @@
-"""Lines of progress for the person who waits."""
+"""Lines of progress for the user."""
 
 import sys
 from collections.abc import Callable
@@ -7,5 +7,5 @@ Report = Callable[[str], None]
 
 
 def report(line: str) -> None:
-    """Print a line of progress at once, apart from the results."""
+    """Print a line of progress to standard error, without a delay."""
     print(line, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """Empties the volumes of deleted claims and makes them available again.
 
-Kubernetes leaves a released volume alone unless a provisioner owns it. Started by `up` as
-`python -m cluster.recycler FOLDER`; ends with the cluster.
+Kubernetes does not reuse a released volume unless a provisioner owns it. `up` starts this program
+as `python -m cluster.recycler FOLDER`; it ends with the cluster.
 """
 
 import shutil
@@ -37,16 +37,16 @@ def main(folder: Path) -> None:
 
 
 def recycle(api: Api, volume: Object, folder: Path) -> bool:
-    """Empty a released volume and make it available; False when it is not released."""
+    """Empty a released volume and make it available; return False if it is not released."""
     name = volume["metadata"]["name"]
     path = f"{_PATH}/{name}"
     if not _released(volume):
         return False
-    # An event may be old and the volume bound again; a released one stays so until the patch.
+    # The event may be old and the volume bound again. A released volume stays so until the patch.
     volume = api.call("GET", path)
     if not _released(volume):
         return False
-    # Not the path in the object: a user who may write objects must not empty other folders.
+    # The path in the object is not safe: a user who writes objects could empty other folders.
     empty(folder / "volumes" / name)
     same = {
         "op": "test",
@@ -57,7 +57,7 @@ def recycle(api: Api, volume: Object, folder: Path) -> bool:
         api.call("PATCH", path, [same, {"op": "remove", "path": "/spec/claimRef"}], JSON_PATCH)
     except RefusedError as error:
         if error.code in (404, 409, 422):
-            return False  # It changed meanwhile, and the change comes as an event of its own.
+            return False  # The volume has changed; the watch reports that as another event.
         raise
     print(f"offering {name} again", flush=True)
     return True
@@ -68,7 +68,7 @@ def _released(volume: Object) -> bool:
 
 
 def empty(folder: Path) -> None:
-    """Delete what is in folder, if it exists, but not folder itself."""
+    """Delete the contents of folder, if it exists, but not the folder itself."""
     if not folder.is_dir():
         return
     for entry in folder.iterdir():

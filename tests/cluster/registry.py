@@ -1,7 +1,7 @@
 """A registry of images and charts inside a node, from which its pods pull released images.
 
-It is the registry of crane. The node's containerd asks it for every image of `ghcr.io`, since
-nothing inside a node has a route to the real one.
+The program crane serves it. The node's containerd requests every image of `ghcr.io` from it,
+because programs inside a node have no route to the real `ghcr.io`.
 """
 
 import urllib.request
@@ -19,15 +19,15 @@ _PORT = 5000
 
 
 def address(state: State) -> str:
-    """The registry's host and port; it serves HTTP without TLS."""
+    """Return the host and port of the registry, which serves HTTP without TLS."""
     return f"{state.addresses.host}:{_PORT}"
 
 
 def start(state: State, report: Report) -> None:
-    """Start the registry and wait until it answers; nothing to do if it runs.
+    """Start the registry and wait until it answers; do nothing if it runs already.
 
     Raises:
-        ClusterError: it did not start, with the end of its output.
+        ClusterError: the registry did not start; carries the reason.
     """
     running = processes.recorded(state.folder).get(NAME)
     if running is not None and running.alive:
@@ -41,16 +41,16 @@ def start(state: State, report: Report) -> None:
 
 
 def push(state: State, tag: str) -> str:
-    """Push a built image of the mirrored registry; returns its name in the node's registry.
+    """Push a built image of the mirrored registry; return its name in the node's registry.
 
     Raises:
-        ClusterError: it is an image of another registry, or the push failed.
+        ClusterError: the tag belongs to another registry, or the push failed.
     """
     host, _, name = tag.partition("/")
     if host != MIRRORED:
         raise ClusterError(f"The node's registry has images of {MIRRORED} and not {tag}.")
     there = f"{address(state)}/{name}"
-    # Compressing layers takes longer than anything else, and pods pull them over a local link.
+    # Compression would take longer than all other steps, and pods pull over a local link.
     done = buildah(
         "push", "--quiet", "--disable-compression", "--tls-verify=false", tag, f"docker://{there}"
     )
@@ -60,7 +60,7 @@ def push(state: State, tag: str) -> str:
 
 
 def hosts(state: State) -> str:
-    """containerd's `hosts.toml` for the mirrored registry."""
+    """Return containerd's `hosts.toml` for the mirrored registry."""
     return f"""server = "http://{address(state)}"
 [host."http://{address(state)}"]
 capabilities = ["pull", "resolve"]

@@ -10,14 +10,14 @@ from cluster import folders, processes
 
 
 def run() -> processes.Process:
-    """The process of the whole test run, which ends after its workers."""
-    # A worker of pytest-xdist is a child of it.
+    """Return the process of the whole test run, which ends after its workers."""
+    # A worker of pytest-xdist is a child of that process.
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     return processes.owner(os.getppid()) if is_worker else processes.this()
 
 
 class Sharing:
-    """The processes that share a cluster now."""
+    """The processes that currently share a cluster."""
 
     def __init__(self, cluster: str) -> None:
         self._file = folders.clusters() / f".{cluster}.shared-by"
@@ -25,7 +25,7 @@ class Sharing:
 
     @contextmanager
     def joining(self) -> Iterator[int]:
-        """Add this process; yields how many there are already. The next one waits for the end."""
+        """Yield how many others share the cluster, then add this process; hold the lock."""
         with folders.locked(self._lock):
             others = self._others()
             yield len(others)
@@ -33,7 +33,7 @@ class Sharing:
 
     @contextmanager
     def leaving(self) -> Iterator[int]:
-        """Remove this process; yields how many remain."""
+        """Remove this process, and yield how many processes remain; hold the lock."""
         with folders.locked(self._lock):
             others = self._others()
             self._write(others)

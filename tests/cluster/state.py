@@ -37,18 +37,18 @@ class Options:
     nodes: int = 2
     volumes: int = 20
     users: tuple[User, ...] = ()
-    # The user whose requests the API server writes to logs/audit.log; empty: none.
+    # The API server writes the requests of this user to logs/audit.log; empty: no log.
     audited: str = ""
-    # The release whose API the server has, such as 1.31; empty: its own.
+    # The Kubernetes release that the API server emulates, such as 1.31; empty: its own release.
     emulated: str = ""
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where one cluster listens.
+    """The addresses and ports of one cluster.
 
-    subnet numbers a node's networks, so that several fit beside each other; a control plane
-    lives on loopback and has none (-1).
+    subnet is the number of a node's networks, so that several nodes can run side by side. A
+    control plane listens on loopback and has no subnet (-1).
     """
 
     host: str
@@ -65,25 +65,25 @@ class Addresses:
 
     @property
     def first_service(self) -> str:
-        """The address of the Service `kubernetes`, the first of the range."""
+        """The address of the Service `kubernetes`: the first of the Service range."""
         return self.services.split("/")[0].rsplit(".", 1)[0] + ".1"
 
 
 @dataclass(frozen=True)
 class State:
-    """A cluster on disk. complete: `up` finished."""
+    """The saved state of a cluster. complete: whether `up` has finished."""
 
     name: str
     options: Options
     addresses: Addresses
     boot: str
     complete: bool = False
-    # The process that the cluster ends with. None: it stays until `down`.
+    # The cluster is taken down after this process has ended. None: it stays up until `down`.
     owner: Process | None = None
 
     @property
     def folder(self) -> Path:
-        """Where everything of this cluster lies."""
+        """The folder with all files of this cluster."""
         return folders.cluster(self.name)
 
     @property
@@ -92,16 +92,16 @@ class State:
         return self.folder / "kubeconfig"
 
     def user(self, name: str) -> Path:
-        """Return the kubeconfig of the user called name, who was named at the start."""
+        """Return the path of the kubeconfig of the user called name."""
         return self.folder / "users" / f"{name.replace(':', '.')}.kubeconfig"
 
     def save(self) -> None:
-        """Write state.json in one step."""
+        """Write state.json atomically."""
         folders.write(self.folder / "state.json", json.dumps(asdict(self), indent=1))
 
 
 def load(name: str) -> State | None:
-    """Return the state of the cluster called name, or None when there is none."""
+    """Return the state of the cluster called name, or None if it does not exist."""
     file = folders.cluster(name) / "state.json"
     try:
         raw: dict[str, Any] = json.loads(file.read_text())
@@ -116,21 +116,21 @@ def load(name: str) -> State | None:
 
 
 def _known(kind: type[Any], raw: dict[str, Any]) -> dict[str, Any]:
-    """Keep what kind still has: `down` must understand what another version of the tool wrote."""
+    """Return only the fields of kind: `down` must read files of other versions of the tool."""
     names = {field.name for field in fields(kind)}
     return {key: value for key, value in raw.items() if key in names}
 
 
 def known() -> Iterator[State]:
-    """Yield every cluster on disk."""
+    """Yield the state of every cluster on disk."""
     for file in sorted(folders.clusters().glob("*/state.json")):
-        with contextlib.suppress(FileNotFoundError):  # It is being taken down right now.
+        with contextlib.suppress(FileNotFoundError):  # `down` is removing the cluster.
             if state := load(file.parent.name):
                 yield state
 
 
 def boot_id() -> str:
-    """Return what differs after each start of the machine."""
+    """Return an id that changes with each start of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -143,8 +143,8 @@ def loopback_addresses() -> Addresses:
 def free_ports(count: int) -> list[int]:
     """Choose ports of loopback that are free and that no other cluster has reserved.
 
-    They lie below the ports that the kernel gives to outgoing connections, which could otherwise
-    take one between this choice and its use.
+    The ports lie below the range that the kernel uses for outgoing connections. From that range,
+    the kernel could take a port between this choice and its use.
     """
     taken = {
         port
@@ -162,7 +162,7 @@ def free_ports(count: int) -> list[int]:
     raise ClusterError("No free port between 20000 and 30000 on 127.0.0.1; stop some clusters.")
 
 
-# The components of Kubernetes and their user names in its default roles.
+# The users of Kubernetes components, with the names that the default roles expect.
 PARTS = (
     User("system:kube-controller-manager"),
     User("system:kube-scheduler"),
@@ -172,7 +172,7 @@ PARTS = (
 
 
 def write_identities(state: State) -> None:
-    """Give every user a token: the API server's token file, and a kubeconfig for each."""
+    """Write a token for every user: the API server's token file, and a kubeconfig per user."""
     node = User(f"system:node:{state.name}", ("system:nodes",))
     admin = User("admin", ("system:masters",))
     rows = []
@@ -193,7 +193,7 @@ def _distinct(users: Iterable[User]) -> list[User]:
 
 
 def kubeconfig(state: State, user: str, token: str) -> str:
-    """Return a kubeconfig, as JSON, which every YAML reader reads."""
+    """Return a kubeconfig as JSON, which every YAML parser accepts."""
     cluster = {
         "server": state.addresses.server,
         "certificate-authority": str(state.folder / "keys" / "ca.crt"),

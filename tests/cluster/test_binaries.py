@@ -1,4 +1,4 @@
-"""Pins, and where binaries lie."""
+"""The pins of the programs, the paths of their binaries, and their builds."""
 
 import re
 import shutil

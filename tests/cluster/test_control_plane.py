@@ -1,4 +1,4 @@
-"""The control plane with simulated nodes, as a test of an operator would use it."""
+"""The control plane with simulated nodes, used as an operator's tests use it."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def test_volume_of_a_deleted_claim_binds_again(cluster: ControlPlane) -> None:
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec}
     body = json.dumps({**claim, "metadata": {"name": "one"}})
-    for _ in range(4):  # One more than there are volumes.
+    for _ in range(4):  # The cluster has 3 volumes.
         cluster.kubectl("apply", "-f", "-", stdin=body)
         eventually(cluster, "pvc/one", "Bound", "{.status.phase}")
         cluster.kubectl("delete", "pvc/one")

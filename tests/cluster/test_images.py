@@ -1,4 +1,4 @@
-"""What decides whether an image is built anew, and what a build may see of the machine."""
+"""Which changes cause a new build of an image, and which settings of the machine it uses."""
 
 import fcntl
 from pathlib import Path
@@ -43,7 +43,7 @@ PINNED = f"python:3.11-slim-bookworm@sha256:{'a' * 64}"
 def test_local_base_image_replaces_a_pinned_image_that_cannot_be_pulled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """No image that is made on this machine can have the digest of the registry's."""
+    """An image made on this machine cannot have the digest of the registry's image."""
     made: list[str] = []
     monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
     (tmp_path / "images").mkdir()
@@ -149,7 +149,7 @@ def test_error_lists_missing_packages_without_apt(monkeypatch: pytest.MonkeyPatc
 
 
 def apt_get(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this program the only command on PATH: an apt-get that fails as the real one does."""
+    """Put only a fake apt-get on PATH, which runs program and then fails with status 100."""
     file = folder / "apt-get"
     file.write_text(f"#!/bin/sh\n{program}\nexit 100\n")
     file.chmod(0o755)
@@ -172,7 +172,7 @@ def test_packages_of_another_process_are_not_installed_again(
 ) -> None:
     apt_get(tmp_path, ": >called", monkeypatch)
     monkeypatch.chdir(tmp_path)
-    locked: list[bool] = []  # at each check
+    locked: list[bool] = []  # whether the lock is held, for each call of missing()
 
     def missing(_: dict[str, str]) -> list[str]:
         with (folders.cache() / "apt-get.lock").open("a") as file:

@@ -62,13 +62,13 @@ def test_pod_gets_its_gpus_and_the_next_pod_waits(node: Node) -> None:
 
 
 def environment_of(pod_uid: str) -> dict[str, str]:
-    """Return the environment of the container that was given GPUs."""
+    """Return the environment of the pod's container that has GPUs."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             inside = pod_uid in (entry / "cgroup").read_text()
             pairs = (entry / "environ").read_text().split("\0") if inside else []
         except OSError:
-            continue  # It ended meanwhile.
+            continue  # The process has ended.
         environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         if "NVIDIA_VISIBLE_DEVICES" in environment:
             return environment
@@ -83,7 +83,7 @@ def test_dns_resolves_names_of_services(node: Node) -> None:
         name = "named.default.svc.cluster.local"
         try:
             return dns_answer(node.state.addresses.host, name) == address
-        except TimeoutError:  # A query sent before the server listens is lost.
+        except TimeoutError:  # The server did not listen yet, so the query was lost.
             return False
 
     processes.until(resolved, 60, lambda: "the name of a Service does not resolve")
@@ -91,7 +91,7 @@ def test_dns_resolves_names_of_services(node: Node) -> None:
 
 
 def dns_answer(server: str, name: str) -> str | None:
-    """Ask server for the IPv4 address of name."""
+    """Return the IPv4 address that the DNS server has for name, or None."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     query = b"\x07\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\0\0\1\0\1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -115,7 +115,7 @@ def test_volume_of_a_deleted_claim_becomes_available_empty(node: Node) -> None:
 
 
 def test_node_cannot_open_connections_beyond_itself(node: Node) -> None:
-    """Neither other networks nor the listeners of this machine."""
+    """Check that a node reaches neither other networks nor listening programs of this machine."""
     inside = network.enter(node.state)
     with pytest.raises(ClusterError, match="unreachable"):
         network.run([*inside, "ip", "route", "get", "192.0.2.1"])
@@ -148,7 +148,7 @@ def test_down_removes_everything_with_pods_running(node: Node) -> None:
         folder, name = other.state.folder, other.name
         holder = processes.recorded(folder)[network.HOLDER]
         inside = set(processes.children(holder.pid))
-        # The worst case: everything that could tidy up has been killed.
+        # The worst case: all processes are killed, so they cannot clean up.
         for process in processes.recorded(folder).values():
             if process.name not in ("namespaces", network.HOLDER):
                 processes.stop(process, 0)
@@ -159,6 +159,6 @@ def test_down_removes_everything_with_pods_running(node: Node) -> None:
     assert not list(Path("/sys/fs/cgroup").glob(f"**/specdec-{name}-*"))
     assert f"specdec-{name}" not in Path("/proc/self/mountinfo").read_text()
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
-    # The other node is untouched, though both mount over the same folders.
+    # The first node still works, although both nodes mount over the same folders.
     inside_now = network.run([*network.enter(node.state), "ls", "/var/lib/kubelet"])
     assert "device-plugins" in inside_now

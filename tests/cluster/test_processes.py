@@ -1,4 +1,4 @@
-"""Processes: started, recognised, stopped, and never mistaken for others."""
+"""Starting, identifying and stopping processes, without signals to any other process."""
 
 import dataclasses
 import os
@@ -64,7 +64,7 @@ def test_unrecorded_process_is_a_stray(state: Path) -> None:
 
 
 def test_check_reports_the_last_output_of_an_ended_process(state: Path) -> None:
-    # A process that has ended before it is on record is another error.
+    # The process must not end before it is recorded: that would be a different error.
     recorded = state / "recorded"
     os.mkfifo(recorded)
     program = f"import sys; open({str(recorded)!r}).read(); sys.exit('no such flag: --colour')"

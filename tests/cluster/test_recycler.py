@@ -1,4 +1,4 @@
-"""Volumes become available again empty, and only those whose claim is deleted."""
+"""The recycler empties only volumes whose claim is deleted, and makes them available again."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from cluster.errors import RefusedError
 
 
 class FakeApi(Api):
-    """Answers with one volume and keeps what it was asked to change."""
+    """Answers each GET with one volume, and records or refuses each patch."""
 
     def __init__(self, live: dict[str, Any], refusal: int = 0) -> None:
         self.live = live

@@ -1,4 +1,4 @@
-"""Processes that share a cluster: who is the first, and who is the last."""
+"""Each process that shares a cluster learns whether it is the first or the last."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ class Sharer:
         self.others = self._number()
 
     def leave(self) -> int:
-        """How many remain."""
+        """Let the process leave, and return how many processes remain."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -54,7 +54,7 @@ class Sharer:
 
 @contextmanager
 def sharers(count: int) -> Iterator[list[Sharer]]:
-    """So many processes that have joined one after the other."""
+    """Yield count processes that have joined one after the other."""
     with ExitStack() as stack:
         joined = []
         for _ in range(count):

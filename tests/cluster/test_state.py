@@ -61,7 +61,7 @@ def test_lock_excludes_others_when_its_file_is_removed(tmp_path: Path) -> None:
                 running.append(1)
                 most.append(len(running))
                 running.pop()
-                lock.unlink()  # The last thing a holder may do: from here the next one has it.
+                lock.unlink()  # This must be the last step: another thread now gets the lock.
 
     workers = [threading.Thread(target=work) for _ in range(4)]
     for worker in workers:

@@ -1,1 +1,1 @@
-"""The operator and its definition on a real API server."""
+"""Tests of the operator and its CustomResourceDefinition on a real API server."""

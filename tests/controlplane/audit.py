@@ -1,4 +1,4 @@
-"""The permissions of an account, and the requests that the audit log shows."""
+"""The permissions that roles grant, and those that requests in an audit log use."""
 
 import json
 import re
@@ -10,15 +10,16 @@ from typing_extensions import override
 
 Object = dict[str, Any]
 
-# The message of admission that checks owner references: it checks a right without a request.
+# The admission plugin for owner references refuses with this message. It checks a permission for
+# which the audit log has no request.
 UNOWNED = "you can't set finalizers on"
-# For an applied object that does not exist, the API server also checks `create`. Its refusal
-# stays an allowed patch in the audit log. The message of a quota differs.
+# When an applied object does not exist, the API server also checks `create`. The audit log shows
+# a refused `create` as an allowed patch with this message. A quota refuses with another message.
 _LACKING = re.compile(r'cannot (?P<verb>\w+) resource "')
 
 
 class Right(NamedTuple):
-    """One verb on one resource of one group; a subresource stands after a slash."""
+    """A permission: a verb on a resource of an API group, such as `get` on `pods/log`."""
 
     verb: str
     group: str
@@ -30,7 +31,7 @@ class Right(NamedTuple):
 
 
 class Log:
-    """The requests of the account since this was created; `plane` was started with `audited`."""
+    """Reads the requests that the API server has added to an audit log since this was created."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,12 +41,12 @@ class Log:
         self._refused: list[str] = []
 
     def used(self) -> set[Right]:
-        """The rights that took part in what was answered so far."""
+        """Return the permissions that the allowed requests have used so far."""
         self._read()
         return set(self._used)
 
     def refused(self) -> list[str]:
-        """One line for each request that no role allows."""
+        """Return a line for each request that lacked a permission."""
         self._read()
         return list(self._refused)
 
@@ -53,7 +54,7 @@ class Log:
         for event in self._events():
             target = event.get("objectRef")
             if target is None:
-                continue  # a path that is no resource, such as the list of groups
+                continue  # a path without a resource, such as the list of API groups
             right = _right(event["verb"], target)
             status = event.get("responseStatus", {})
             notes = event.get("annotations", {})
@@ -66,11 +67,11 @@ class Log:
                 continue
             self._used.add(right)
             if right.verb == "patch" and status.get("code") == 201:
-                # Server-side apply of a new object: the server checks both.
+                # Server-side apply created the object: the server checked both verbs.
                 self._used.add(right._replace(verb="create"))
 
     def _events(self) -> Iterator[Object]:
-        """Whole lines since the last read."""
+        """Yield the events in the complete lines since the last read."""
         with self._path.open("rb") as file:
             file.seek(self._end)
             for line in file:
@@ -86,7 +87,7 @@ def _right(verb: str, target: Object) -> Right:
 
 
 def writers(body: Object) -> set[str]:
-    """The field managers that have set a field of the object's spec."""
+    """Return the field managers that have set a field of the object's spec."""
     return {
         entry["manager"]
         for entry in body["metadata"]["managedFields"]
@@ -95,7 +96,7 @@ def writers(body: Object) -> set[str]:
 
 
 def granted(roles: list[Object]) -> set[Right]:
-    """Every single right of the rules of these Roles and ClusterRoles."""
+    """Return every permission that the rules of these Roles and ClusterRoles grant."""
     rules = [rule for role in roles for rule in role["rules"]]
     return {
         Right(verb, group, resource)
@@ -107,7 +108,7 @@ def granted(roles: list[Object]) -> set[Right]:
 
 
 def without(role: Object, right: Right) -> Object:
-    """The role with one right taken out of it, and nothing else."""
+    """Return the role without one of its permissions."""
     rules = []
     for rule in role["rules"]:
         for group in rule["apiGroups"]:

@@ -1,4 +1,4 @@
-"""The command line on a real API server: what it shows of a resource, and to whom."""
+"""The command line on a real API server, for accounts with different permissions."""
 
 import json
 from pathlib import Path
@@ -11,13 +11,13 @@ from specdec.cli.app import app
 
 
 def specdec(lab: Lab, *arguments: str, user: Path | None = None) -> Result:
-    """The command line with a kubeconfig, the administrator's or another's."""
+    """Run the command line with the kubeconfig `user`, by default the administrator's."""
     login = {"KUBECONFIG": str(user or lab.plane.kubeconfig)}
     return CliRunner().invoke(app, [*arguments, "-n", lab.namespace], env=login)
 
 
 def assert_status_command_shows_all(lab: Lab) -> None:
-    """`specdec status` of a serving resource equals its status on the API server."""
+    """Check that `specdec status` of a serving resource equals its status on the API server."""
     result = specdec(lab, "status", "pair", "--json")
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
@@ -47,18 +47,18 @@ def may(lab: Lab, user: Path, *what: str) -> bool:
 
 
 def account(lab: Lab, role: str) -> Path:
-    """The login of a new account with one of the cluster's own roles."""
+    """Create an account with one of the cluster's built-in roles; return its kubeconfig."""
     lab.kubectl("create", "serviceaccount", role)
     given = (f"--clusterrole={role}", f"--serviceaccount={lab.namespace}:{role}")
     lab.kubectl("create", "rolebinding", role, *given)
     login = lab.plane.service_account(lab.namespace, role)
-    # Rights follow a binding some moments later.
+    # A new role binding takes effect after a moment.
     until(lambda: may(lab, login, "list", "pods"), f"the rights of {role}")
     return login
 
 
 def assert_viewer_sees_the_status(lab: Lab) -> None:
-    """A viewer of a namespace sees the status; the error of top names the missing permission."""
+    """Check that a viewer gets the status, and that `top` names the missing permission."""
     viewer, editor = account(lab, "view"), account(lab, "edit")
     result = specdec(lab, "top", "pair", "--once", user=viewer)
     assert result.exit_code == 1, result.output

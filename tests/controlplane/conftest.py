@@ -1,4 +1,4 @@
-"""One control plane for the folder, and the operator as its own process on it."""
+"""Fixtures: the control planes that tests of this folder share, and the operator as a process."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="package")
 def control_plane() -> Iterator[ControlPlane]:
-    """A control plane with simulated pods; a test sets when and how Jobs end."""
+    """Yield a control plane with simulated pods; a test decides when and how Jobs end."""
     with ControlPlane(f"pytest-{os.getpid()}", hold_jobs=True) as plane:
         define(plane)
         yield plane
@@ -23,9 +23,9 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def bare() -> Iterator[ControlPlane]:
-    """A control plane with the definition and without an operator.
+    """Yield a control plane with the CRD and without an operator.
 
-    test_watches, which comes last, starts operators on it and deletes the definition at times.
+    test_watches runs last: it starts operators on this control plane, and reinstalls the CRD.
     """
     with ControlPlane(f"bare-{os.getpid()}", kwok=False) as plane:
         define(plane)
@@ -39,7 +39,7 @@ def define(plane: ControlPlane) -> None:
 
 
 def known(plane: ControlPlane) -> bool:
-    """Whether the API server serves the resource: some moments after it took the definition."""
+    """Return whether the API server serves the kind, as it does a moment after it got the CRD."""
     try:
         plane.kubectl("get", "specm", "-n", "default")
     except ClusterError:
@@ -54,7 +54,7 @@ def installed(control_plane: ControlPlane) -> ControlPlane:
 
 
 def install(plane: ControlPlane) -> None:
-    """Install what manifests/install holds, but for the pod: the operator runs beside it."""
+    """Install manifests/install without the Deployment: the operator runs as a local process."""
     rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
     objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]
     plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
@@ -64,7 +64,7 @@ def install(plane: ControlPlane) -> None:
 def operator(
     installed: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """The operator with nothing but the rights of its shipped role."""
+    """Yield the operator, which has only the permissions of its shipped role."""
     account = installed.service_account(*ACCOUNT)
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with Operator(account, log) as process:
@@ -73,6 +73,6 @@ def operator(
 
 @pytest.fixture
 def lab(operator: Operator, installed: ControlPlane) -> Iterator[Lab]:
-    """A namespace of the test's own in which the operator works."""
+    """Yield a new namespace for the test, which the operator watches."""
     with Lab(installed, operator) as lab:
         yield lab

@@ -1,4 +1,4 @@
-"""Kinds that a cluster may have: the published definitions of KEDA and of the Gateway API."""
+"""Optional kinds of a cluster: the published CRDs of KEDA and of the Gateway API."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ FILES = {
 
 
 def files() -> list[Path]:
-    """The definitions, of the pinned versions."""
+    """Return the CRD files of the pinned versions."""
     return [binaries.source("definitions", module) / file for module, file in FILES.items()]
 
 
 @contextlib.contextmanager
 def installed(plane: Cluster, manifests: Sequence[Path] = ()) -> Iterator[None]:
-    """Install the kinds of these files, or of all in `FILES`, and remove them at the end."""
+    """Install the CRDs in `manifests`, by default those of `FILES`, and delete them at the end."""
     manifests = manifests or files()
     names = [str(yaml.safe_load(file.read_text())["metadata"]["name"]) for file in manifests]
     for file in manifests:

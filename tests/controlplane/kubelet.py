@@ -1,4 +1,4 @@
-"""A node whose kubelet only serves logs, for an API server without nodes."""
+"""A Node with a simulated kubelet, which only serves logs, for an API server without nodes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TIME = "2026-01-02T03:04:05.000000000Z"
 
 
 class LogNode:
-    """The node of one namespace's pods.
+    """A node for the pods of one namespace.
 
     Attributes:
-        name: of the node.
-        logs: the text of each container's log by pod and container, without times. A request that
-            follows a log ends after its present end.
+        name: name of the node.
+        logs: the log of each container, by pod and container name, without timestamps. A request
+            that follows a log ends at the end of this text.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, name: str) -> None:
@@ -76,7 +76,7 @@ class LogNode:
 
 @contextmanager
 def log_node(plane: ControlPlane, namespace: str, folder: Path) -> Iterator[LogNode]:
-    """A node with such a kubelet; both end with the context."""
+    """Yield a node with such a kubelet; the context removes both at its end."""
     node = LogNode(plane, namespace, f"logs-{secrets.token_hex(4)}")
     with _serving(node, folder) as port:
         body = {

@@ -20,18 +20,18 @@ MODULE = "sigs.k8s.io/lws"
 
 
 def sources() -> Path:
-    """The manager's own manifests, of the pinned version."""
+    """Return the folder of the manager's published manifests, of the pinned version."""
     return binaries.source("lws", MODULE) / "config"
 
 
 def definition() -> Path:
-    """The definition of its kind."""
+    """Return the file of the LeaderWorkerSet CRD."""
     return sources() / "crd" / "bases" / "leaderworkerset.x-k8s.io_leaderworkersets.yaml"
 
 
 @contextlib.contextmanager
 def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
-    """The definition, the webhooks and the manager; all of it is taken away again."""
+    """Install the CRD, start the manager and install its webhooks; remove them all at the end."""
     binaries.ensure(["lws", "keys"], report)
     port, health = free_port(), free_port()
     authority = _keys(folder)
@@ -54,7 +54,7 @@ def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
 
 
 def _keys(folder: Path) -> str:
-    """A certificate for the webhooks; returns its authority (base64 of PEM)."""
+    """Create a certificate for the webhooks; return its CA certificate (base64 of PEM)."""
     argv = [str(binaries.path("keys")), "--dir", str(folder), "--hosts", "127.0.0.1"]
     subprocess.run(argv, check=True, capture_output=True)
     for made, name in (("apiserver.crt", "tls.crt"), ("apiserver.key", "tls.key")):
@@ -80,7 +80,7 @@ def _start(plane: ControlPlane, folder: Path, port: int, health: int) -> "subpro
 
 
 def _webhooks(port: int, authority: str) -> Iterator[Object]:
-    """The manager's webhooks by address, and for pods of our groups alone."""
+    """Yield the manager's webhooks with local URLs; of all pods, they get only the operator's."""
     text = (sources() / "webhook" / "manifests.yaml").read_text()
     for configuration in yaml.safe_load_all(text):
         configuration["metadata"]["name"] = f"lws-{configuration['metadata']['name']}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def total(page: list[str], name: str, labels: Sequence[str] = ()) -> float:
-    """The sum of a metric's samples that have all of these labels."""
+    """Return the sum of a metric's samples that have all of these labels."""
     taken = [
         line
         for line in page

@@ -1,4 +1,4 @@
-"""The verdict of `specdec plan` with the API server's messages, to compare the two."""
+"""Converts the verdict of `specdec plan` to the API server's messages, to compare the two."""
 
 from specdec.api import model
 from specdec.dry_run.admission import Admission
@@ -9,10 +9,10 @@ Causes = list[tuple[str, str]]
 
 
 def offline_causes(offline: Admission, server: Causes) -> Causes:
-    """The offline verdict with the messages of this server.
+    """Return the problems that `specdec plan` reports, as field and message of this server.
 
-    All unknown fields are one sentence. Before Kubernetes 1.35, the server gives the type of a
-    value that a rule refuses; newer ones give the value.
+    The server reports all unknown fields in one message. If a rule refuses a value, servers before
+    Kubernetes 1.35 report the type of the value, and newer ones report the value.
     """
     unknown = [p for p in offline.problems if p.kind is Kind.UNKNOWN]
     if unknown:

@@ -1,4 +1,4 @@
-"""The operator as a process, and a namespace in which a test simulates the nodes."""
+"""The operator as a process, and a namespace whose Jobs and pods a test controls."""
 
 import contextlib
 import json
@@ -26,15 +26,15 @@ T = TypeVar("T")
 ACCOUNT = ("specdec-system", "specdec-operator")
 WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
-# A state that does not come at all. The garbage collector learns a new kind every 30 s, and the
-# test lanes share two processors, so a state that comes may take more than a minute.
+# After this time a test fails. An expected state may take more than a minute: the garbage
+# collector discovers new kinds every 30 s, and the test lanes share two processors.
 DEADLINE_SECONDS = 240.0
 
 
 def until(
     check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE_SECONDS
 ) -> T:
-    """What `check` returns as soon as it is true; `what` describes the awaited state."""
+    """Wait until `check` returns a true value, and return it; `what` describes the state."""
     values: list[T] = []
 
     def true() -> bool:
@@ -57,7 +57,7 @@ def free_port() -> int:
 
 
 class Operator:
-    """`kopf run` with a kubeconfig; its metrics count its work."""
+    """The operator as a process (`kopf run`) with a kubeconfig; tests read its metrics."""
 
     def __init__(
         self,
@@ -104,11 +104,11 @@ class Operator:
         until(lambda: self.healthy() == 200, lambda: f"a healthy operator: {self.log_tail()}")
 
     def stop(self) -> int:
-        """End it as the kubelet does; returns its exit status."""
+        """Stop the operator with SIGTERM, as the kubelet does; return its exit status."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the operator, which has the effect of a crash."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> int:
@@ -118,11 +118,11 @@ class Operator:
         return self.wait()
 
     def ended(self) -> bool:
-        """Whether it has ended, by itself or by a test."""
+        """Return whether the operator has ended, by itself or because a test stopped it."""
         return self._process is None or self._process.poll() is not None
 
     def wait(self) -> int:
-        """Its exit status when it has ended."""
+        """Wait until the operator has ended; return its exit status."""
         assert self._process is not None
         process, self._process = self._process, None
         return process.wait(timeout=40)
@@ -140,7 +140,7 @@ class Operator:
         return f"http://127.0.0.1:{self._metrics}/metrics"
 
     def healthy(self) -> int:
-        """The probe's HTTP status; 0 when the connection fails."""
+        """Return the HTTP status of the liveness probe, or 0 when the connection fails."""
         assert self._process is not None
         assert self._process.poll() is None, f"the operator ended: {self.log_tail()}"
         try:
@@ -153,7 +153,7 @@ class Operator:
             return 0
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have the labels."""
+        """Return the sum of a metric's samples that have these labels."""
         pairs = [f'{key}="{value}"' for key, value in labels.items()]
         return total(self._page(), name, pairs)
 
@@ -164,7 +164,7 @@ class Operator:
         return self.done()[1]
 
     def done(self) -> tuple[float, float]:
-        """Reconciles and writes so far, of one moment."""
+        """Return the numbers of reconciles and writes so far, from the same page of metrics."""
         page = self._page()
         verbs = (total(page, "specdec_api_requests_total", [f'verb="{v}"']) for v in WRITES)
         return total(page, "specdec_reconciles_total"), sum(verbs)
@@ -175,14 +175,14 @@ class Operator:
         return lines
 
     def resident_mib(self) -> float:
-        """Resident memory of the process."""
+        """Return the resident memory of the process."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
 
 
 class Lab:
-    """A namespace whose Jobs and pods a test controls; a context that creates and deletes it."""
+    """A namespace whose Jobs and pods a test controls; the context creates and deletes it."""
 
     def __init__(self, plane: ControlPlane, operator: Operator, namespace: str = "") -> None:
         self.plane = plane
@@ -200,8 +200,8 @@ class Lab:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A namespace waits for its pods, and those of unfinished Jobs never end here. Until then
-        # the operator would reconcile its resources repeatedly and never be idle.
+        # `close` deletes the resources first. The namespace waits for its pods, and pods of
+        # unfinished Jobs never end here: the operator would reconcile and never be idle.
         self._reader.close()
 
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
@@ -215,14 +215,14 @@ class Lab:
         self._reader.patch(kind, name, change)
 
     def get(self, kind: str, name: str) -> Object | None:
-        """The object, or None when it does not exist."""
+        """Return the object, or None when it does not exist."""
         return self._reader.get(kind, name)
 
     def all(self, kind: str, selector: str = "") -> list[Object]:
         return self._reader.all(kind, selector)
 
     def condition(self, name: str, kind: str = "Ready") -> Object:
-        """One condition of a SpeculativeModel; empty when there is none yet."""
+        """Return a condition of a SpeculativeModel; empty while the condition does not exist."""
         body = self.get("specm", name) or {}
         conditions = body.get("status", {}).get("conditions", [])
         return next((c for c in conditions if c["type"] == kind), {})
@@ -230,7 +230,7 @@ class Lab:
     def wait(
         self, name: str, kind: str = "Ready", status: str = "True", reason: str = ""
     ) -> Object:
-        """The condition once it has this status and, if given, this reason."""
+        """Wait until the condition has this status and, if given, this reason; return it."""
 
         def check() -> Object | None:
             condition = self.condition(name, kind)
@@ -239,10 +239,10 @@ class Lab:
             )
             return condition if reached else None
 
-        return until(check, lambda: f"{kind}={status}/{reason}: {self.story(name)}")
+        return until(check, lambda: f"{kind}={status}/{reason}: {self.describe(name)}")
 
-    def story(self, name: str) -> str:
-        """The conditions of the resource and the end of the log, for a failed test."""
+    def describe(self, name: str) -> str:
+        """Return the conditions of the resource and the end of the log, for a failed test."""
         body = self.get("specm", name) or {}
         lines = [
             f"{c['type']}={c['status']} {c['reason']}: {c['message']}"
@@ -251,14 +251,14 @@ class Lab:
         return "\n  ".join(["", *lines, self.operator.log_tail()])
 
     def jobs(self, component: str) -> list[str]:
-        """Names of the active Jobs of a component, sorted."""
+        """Return the sorted names of a component's Jobs that are not being deleted."""
         jobs = self.all("jobs", f"{names.COMPONENT}={component}")
         return sorted(
             j["metadata"]["name"] for j in jobs if "deletionTimestamp" not in j["metadata"]
         )
 
     def job(self, component: str, known: tuple[str, ...] = ()) -> str:
-        """The one Job of a component besides the known ones, as soon as it is there."""
+        """Wait until the component has a Job that is not in `known`; return its name."""
 
         def check() -> str | None:
             fresh = [name for name in self.jobs(component) if name not in known]
@@ -269,7 +269,7 @@ class Lab:
         return until(check, lambda: f"{missing}: {self.operator.log_tail()}")
 
     def finish(self, job: str, message: Object | str, exit_code: int = 0) -> None:
-        """Let the running pod of a Job end with a termination message."""
+        """Wait until a pod of the Job runs, and end it with a termination message."""
         text = message if isinstance(message, str) else json.dumps(message)
         pod = until(lambda: self._running(job), f"a running pod of Job {job}")
         self.plane.finish(self.namespace, pod, message=text, exit_code=exit_code)
@@ -285,7 +285,7 @@ class Lab:
         return self.get(kind, name) is None
 
     def refused(self, *args: str) -> str:
-        """The message with which a kubectl call is refused."""
+        """Return the error message of a kubectl call, which must fail."""
         try:
             self.kubectl(*args)
         except ClusterError as error:

@@ -1,4 +1,4 @@
-"""The endpoint picker of the Gateway API Inference Extension, and pods whose load a test sets."""
+"""Endpoint picker of the Gateway API Inference Extension, and replicas whose load a test sets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from specdec.openai.metrics import Metrics
 MODULE = "sigs.k8s.io/gateway-api-inference-extension"
 _PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 _PICKED = re.compile(rb"x-gateway-destination-endpoint[^\w]+([\d.]+:\d+)")
-# Fields of the protocol's messages, by the names of their published definitions.
+# Field numbers of the protocol's messages, named as in their published definitions.
 _REQUEST_HEADERS, _REQUEST_BODY = 2, 4
 _HEADERS, _HEADER, _KEY, _RAW_VALUE = 1, 1, 1, 3
 _BODY, _END_OF_STREAM = 1, 2
 
 
 class Replica:
-    """The page that an endpoint serves at /metrics, on a loopback address of its own."""
+    """An endpoint that only serves /metrics, on its own loopback address."""
 
     def __init__(self, address: str, port: int) -> None:
         self.address = address
@@ -68,17 +68,17 @@ class Replica:
 
 
 class Picker:
-    """A running picker."""
+    """A client of a running picker."""
 
     def __init__(self, port: int) -> None:
         self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
 
     def pick(self) -> str:
-        """Ask for the pod of a request, as a gateway does; returns `address:port`.
+        """Ask which pod should serve a request, as a gateway does; return its `address:port`.
 
         Raises:
-            grpc.RpcError: the picker has no answer.
-            LookupError: it answers that it has no pod.
+            grpc.RpcError: the call of the picker fails.
+            LookupError: the picker answers without a pod.
         """
         body = json.dumps({"model": "model", "prompt": "def f", "max_tokens": 4}).encode()
         header = [
@@ -105,7 +105,7 @@ class Picker:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A field of bytes or of a message in the wire format of protocol buffers."""
+    """Encode bytes or a message as a field in the wire format of protocol buffers."""
     size, digits = len(value), bytearray()
     while size > 0x7F:
         digits.append(size & 0x7F | 0x80)
@@ -114,7 +114,7 @@ def _field(number: int, value: bytes) -> bytes:
 
 
 def pool_definitions() -> list[Path]:
-    """The definitions of the kinds that the picker reads, of the pinned version."""
+    """Return the CRD files of the kinds that the picker reads, of the pinned version."""
     folder = binaries.source("gateway", MODULE) / "config" / "crd" / "bases"
     return sorted(folder.iterdir())
 
@@ -123,7 +123,7 @@ def pool_definitions() -> list[Path]:
 def running(
     plane: Cluster, pool: str, config: Path, log: Path, namespace: str = "default"
 ) -> Iterator[Picker]:
-    """The picker for a pool of the namespace."""
+    """Start the picker for a pool of the namespace; yield its client once it picks a pod."""
     binaries.ensure(["epp"], report)
     port = free_port()
     argv = [str(binaries.path("epp")), f"--pool-name={pool}", f"--pool-namespace={namespace}"]

@@ -1,4 +1,4 @@
-"""A simulation of the Jobs of a resource: the results their programs would have left."""
+"""Simulates the Jobs of a resource: ends them with the results that programs would report."""
 
 import copy
 from typing import Any
@@ -23,7 +23,7 @@ FACTS = {
 
 
 def resource(name: str, **changes: Any) -> Object:
-    """A DraftTarget pair on a claim of its own; changes replace members of the spec."""
+    """Return a DraftTarget pair with its own claim; `changes` replace blocks of the spec."""
     source = {"pvc": {"claimName": "pair", "path": "target"}}
     draft = {"pvc": {"claimName": "pair", "path": "draft"}}
     spec: Object = {
@@ -39,7 +39,7 @@ def resource(name: str, **changes: Any) -> Object:
         },
         "storage": {"size": "1Gi", "accessMode": "ReadWriteMany"},
         "serving": {
-            # Spelled in ways that the server spells differently.
+            # The API server writes these quantities in another form.
             "resources": {
                 "requests": {"cpu": "0.1", "memory": "1024Mi"},
                 "limits": {"memory": "2048Mi"},
@@ -56,7 +56,7 @@ def resource(name: str, **changes: Any) -> Object:
 
 
 def claim(name: str) -> Object:
-    """A claim that one of the cluster's volumes satisfies."""
+    """Return a claim that one of the cluster's volumes satisfies."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -69,7 +69,7 @@ def claim(name: str) -> Object:
 
 
 def fetched(lab: Lab, known: tuple[str, ...] = (), **members: Any) -> str:
-    """Let the fetch Job end well; returns its name."""
+    """End the fetch Job with success; return its name."""
     job = lab.job("fetch", known)
     lab.finish(job, {**fetch_result(), **members})
     return job
@@ -89,25 +89,25 @@ def fetch_result() -> Object:
 
 
 def two(jobs: list[str]) -> list[str] | None:
-    """The Jobs once there are two: they are created one after the other."""
+    """Return the Jobs if there are two, else None: the operator creates them one by one."""
     return jobs if len(jobs) == 2 else None
 
 
 def built(lab: Lab, job: str) -> None:
-    """Let one build Job end well."""
+    """End a build Job with success."""
     engine = {"key": "0" * 64, "bytes": 1000, "seconds": 1.5, "maxDraftLen": 8, "vocabSize": 1024}
     lab.finish(job, {"engine": engine})
 
 
 def published(lab: Lab, known: tuple[str, ...] = ()) -> str:
-    """Let the publish Job end well; returns its name."""
+    """End the publish Job with success; return its name."""
     job = lab.job("publish", known)
     lab.finish(job, {"repository": {"hash": "0" * 64, "files": 20}})
     return job
 
 
 def verified(lab: Lab, known: tuple[str, ...] = (), **members: Any) -> str:
-    """Let the verification Job end with what a good service shows; returns its name."""
+    """End the verification Job with the results of a good service; return its name."""
     job = lab.job("verify", known)
     body = lab.get("job", job)
     assert body is not None
@@ -116,7 +116,7 @@ def verified(lab: Lab, known: tuple[str, ...] = (), **members: Any) -> str:
 
 
 def serve(lab: Lab, name: str, **changes: Any) -> Object:
-    """A resource from nothing to Ready and verified; returns it."""
+    """Apply a resource and end its Jobs until it is Ready and verified; return it."""
     lab.apply(claim("pair"), resource(name, **changes))
     fetched(lab)
     lab.wait(name, "Compatible")
@@ -133,19 +133,19 @@ def serve(lab: Lab, name: str, **changes: Any) -> Object:
 
 
 def at_rest(lab: Lab) -> tuple[float, float]:
-    """Reconciles and writes of the operator once both have stood still for four seconds."""
+    """Wait until reconciles and writes have stayed the same for four seconds; return both."""
     seen: list[tuple[float, float]] = []
 
     def still() -> tuple[float, float] | None:
         seen.append(lab.operator.done())
-        last = seen[-20:]  # of five checks a second
+        last = seen[-20:]  # five checks a second
         return last[0] if len(last) == 20 and len(set(last)) == 1 else None
 
     return until(still, lambda: f"an operator at rest: {seen[-3:]} {lab.operator.log_tail()}")
 
 
 def unwritten(lab: Lab, name: str) -> None:
-    """Touch an unchanged resource: the operator reconciles it and writes nothing."""
+    """Annotate a resource, and check that the operator reconciles it and writes nothing."""
     reconciles, writes = at_rest(lab)
     before = lab.get("specm", name)
     assert before is not None

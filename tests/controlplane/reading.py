@@ -1,7 +1,7 @@
-"""Objects of the API server, read directly: tests read them many times a second.
+"""A client of the API server, for tests that read objects many times a second.
 
-Starting kubectl for each read costs a hundred times the call, and the operator under test works
-on the same processors.
+Starting kubectl for each read would take a hundred times as long, and the operator under test
+runs on the same processors.
 """
 
 from pathlib import Path
@@ -32,59 +32,59 @@ _SHORT = {
 
 
 class Reader:
-    """Reads, applies and patches what is in one namespace, as kubectl does."""
+    """Reads, applies and patches objects of one namespace, as kubectl does."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._api = Api(kubeconfig)
         self._namespace = namespace
 
     def open(self) -> None:
-        """Make the namespace."""
+        """Create the namespace."""
         metadata = {"name": self._namespace}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self._api.call("POST", _NAMESPACES, body)
 
     def close(self) -> None:
-        """Delete the resources in the namespace, and it too; nothing waits for the end of that."""
+        """Delete the SpeculativeModels and the namespace, without waiting for the deletions."""
         _, _, path = self._place(KIND.lower())
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         for target in (path, f"{_NAMESPACES}/{self._namespace}"):
             self._api.call("DELETE", target, options)
 
     def get(self, kind: str, name: str) -> Object | None:
-        """The object, or None when it does not exist."""
+        """Return the object, or None when it does not exist."""
         _, _, path = self._place(kind)
         try:
             return _shown(self._api.call("GET", f"{path}/{name}"))
         except RefusedError as error:
-            # A kind that is not served is an error.
+            # If the server does not serve the kind, the 404 lacks the object's name.
             if error.code == 404 and f'"name":"{name}"' in str(error):
                 return None
             raise
 
     def all(self, kinds: str, selector: str = "") -> list[Object]:
-        """The objects of one kind, or of several with commas between, that have the labels."""
+        """Return the objects of a kind, or of several separated by commas, with the labels."""
         return [body for kind in kinds.split(",") for body in self._listed(kind, selector)]
 
     def apply(self, body: Object) -> None:
-        """Create the object or change it, as `kubectl apply --server-side` does."""
+        """Create or change the object, as `kubectl apply --server-side` does."""
         _, _, path = self._place(body["kind"].lower())
         options = "fieldManager=kubectl&fieldValidation=Strict&force=true"
         self._api.call("PATCH", f"{path}/{body['metadata']['name']}?{options}", body, APPLY)
 
     def patch(self, kind: str, name: str, change: Object) -> None:
-        """Lay a change over the object."""
+        """Apply a merge patch to the object."""
         _, _, path = self._place(kind)
         self._api.call("PATCH", f"{path}/{name}", change, MERGE_PATCH)
 
     def _listed(self, kind: str, selector: str) -> list[Object]:
         version, name, path = self._place(kind)
         answer = self._api.call("GET", f"{path}?labelSelector={quote(selector)}")
-        # In a list the server leaves out what every item would repeat.
+        # The items of a list lack the API version and kind.
         return [{"apiVersion": version, "kind": name, **_shown(body)} for body in answer["items"]]
 
     def _place(self, kind: str) -> tuple[str, str, str]:
-        """API version, kind and path of a kind as kubectl accepts it."""
+        """Return API version, kind and path of a kind, which has any name that kubectl accepts."""
         for (version, name), plural in (PLURALS | _MORE).items():
             group = version.rpartition("/")[0]
             if kind in (name.lower(), plural, f"{plural}.{group}") or _SHORT.get(kind) == name:
@@ -96,6 +96,6 @@ class Reader:
 
 
 def _shown(body: Object) -> Object:
-    """Without the fields that kubectl hides."""
+    """Return the object without the fields that kubectl hides."""
     body["metadata"].pop("managedFields", None)
     return body

@@ -1,4 +1,4 @@
-"""Speaks to the API server about SpeculativeModels, and keeps its refusals readable."""
+"""A client of the API server for SpeculativeModels, which reports the causes of a refusal."""
 
 import json
 import ssl
@@ -16,20 +16,20 @@ Object = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """What the API server answered in place of taking a resource: (field, message) pairs."""
+    """The API server refused a resource; the causes are pairs (field, message)."""
 
     def __init__(self, status: Object) -> None:
         super().__init__(status["message"])
         causes = status.get("details", {}).get("causes", [])
         pairs = [(c.get("field", "").removeprefix("."), c["message"]) for c in causes]
-        # Rules wait until the schema is satisfied, and the server reports this beside the fault.
+        # The server checks no rules while the schema is violated, and reports that as a cause.
         self.causes = [pair for pair in pairs if "were not checked because" not in pair[1]]
         if not pairs:
             self.causes = [("", str(status["message"]))]
 
 
 class Resources:
-    """The SpeculativeModels of one namespace; unknown fields are refused, as kubectl does."""
+    """The SpeculativeModels of a namespace; the server refuses unknown fields, as with kubectl."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         document = yaml.safe_load(kubeconfig.read_text())
@@ -50,7 +50,7 @@ class Resources:
         return self._call("PUT", f"/{name}", {**body, "metadata": metadata}, dry_run)
 
     def scale(self, name: str, replicas: int) -> Object:
-        """As `kubectl scale` does it, whatever version the resource has."""
+        """Set the replicas as `kubectl scale` does, whatever version the resource has."""
         scale = self._call("GET", f"/{name}/scale")
         del scale["metadata"]["resourceVersion"]
         return self._call("PUT", f"/{name}/scale", {**scale, "spec": {"replicas": replicas}})

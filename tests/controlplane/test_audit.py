@@ -1,4 +1,4 @@
-"""Reading an audit log and the rules of roles; tests/chart covers the log of a real server."""
+"""The readers of audit logs and role rules; tests/chart covers the log of a real server."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_refused_request_uses_no_right(tmp_path: Path) -> None:
 
 
 def test_apply_without_the_create_right_counts_as_refused(tmp_path: Path) -> None:
-    """The message is of a real server, whose log has the patch as allowed."""
+    """A real server sent this message, and its log shows the patch as allowed."""
     file = tmp_path / "audit.log"
     file.touch()
     log = Log(file)

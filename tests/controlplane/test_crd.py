@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition on a real API server: what it takes, refuses and fills in."""
+"""The CRD on a real API server: accepted and refused resources, and defaults."""
 
 import json
 import secrets
@@ -56,7 +56,7 @@ def resources(bare: ControlPlane, namespace: str) -> Iterator[Resources]:
 
 
 def parsed(body: Object) -> model.Spec:
-    """The typed spec of a resource, stored or not."""
+    """Return the typed spec of a resource, which may be stored or not."""
     metadata = {"namespace": "default", "uid": "0", **body["metadata"]}
     return model.SpeculativeModel.parse({**body, "metadata": metadata}).spec
 
@@ -73,7 +73,7 @@ def test_good_resource_is_accepted_and_parsed(case: Case, resources: Resources) 
     assert resources.names() == set()
     resources.create(body)
     stored = resources.get(body["metadata"]["name"])
-    # The server's defaults are the operator's: reading before and after them gives the same.
+    # Server and operator have the same defaults, so both resources have the same typed spec.
     assert parsed(stored) == parsed(body)
     offline = admit(body)
     assert (offline.problems, offline.body["spec"]) == ((), stored["spec"])
@@ -159,7 +159,7 @@ def test_server_sets_the_defaults_of_a_method(name: str, field: str, resources: 
 
 
 def scalars(kind: type[model.Value]) -> Object:
-    """The scalar defaults of a part and of the parts inside it, as the server stores them."""
+    """Return the scalar defaults of a block and of its inner blocks, as the server stores them."""
     defaults: Object = {}
     for field in kind.model_fields.values():
         if field.is_required():

@@ -1,4 +1,4 @@
-"""Text that would like to be more than text: refused at its field, or kept exactly as written."""
+"""Harmful text in a field: the API server refuses the field, or stores the text unchanged."""
 
 import copy
 import secrets
@@ -30,7 +30,7 @@ ODD = {
     "climb": "/../x",
     "backslash": "\\x",
 }
-# Each field with a value it takes.
+# Fields that refuse all of these texts, each with a valid value.
 STRICT = {
     "spec.runtime.version": "0.19.0",
     "spec.runtime.image": "registry.example.com/server:1",
@@ -86,9 +86,9 @@ def resources(bare: ControlPlane) -> Iterator[Resources]:
 
 
 def with_text(field: str, text: str) -> Object:
-    """The resource of every field, with one of them replaced."""
+    """Return the resource that sets every field, with `text` in this field."""
     body: Object = good_resource("everything")
-    # They would have to name the same product as `gpu.product`.
+    # These node selectors would have to name the same product as `gpu.product`.
     del body["spec"]["build"]["nodeSelector"], body["spec"]["serving"]["nodeSelector"]
     *parents, last = field.split(".")
     if field.startswith(f"{SOURCE}."):
@@ -102,7 +102,7 @@ def with_text(field: str, text: str) -> Object:
 
 
 def inside(body: Object, field: str) -> Any:
-    """What stands at a field."""
+    """Return the value of a field."""
     place: Any = body
     for part in field.split("."):
         place = place[part]
@@ -110,7 +110,7 @@ def inside(body: Object, field: str) -> Any:
 
 
 def refusals(resources: Resources, body: Object) -> set[str]:
-    """The fields that are refused; none when the server takes the resource."""
+    """Return the fields that the server refuses; empty when it accepts the resource."""
     try:
         resources.create(body, dry_run=True)
     except RefusedError as refused:

@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def namespace(bare: ControlPlane) -> str:
-    """A namespace with the resource `pair`, which no operator reconciles."""
+    """Return a namespace with the resource `pair`, which no operator reconciles."""
     name = f"diagnosis-{secrets.token_hex(4)}"
     bare.kubectl("create", "namespace", name)
-    # A pod cannot be created before.
+    # Pods cannot be created before their service account.
     until(lambda: bare.get("serviceaccounts", "-n", name)["items"], "the account default")
     bare.kubectl("-n", name, "apply", "-f", "-", stdin=yaml.safe_dump(resource("pair")))
     return name
@@ -55,7 +55,7 @@ def test_logs_come_from_every_pod(
     only = specdec(bare, "logs", "pair", "-n", namespace, "--component", "fetch")
     assert only.stdout == "pair-fetch-1: fetches\n"
 
-    # Resource and pods are deleted as soon as all lines were followed.
+    # The test deletes the resource and its pods once the command has printed all lines.
     expected = [*lines[:2], "pair-fetch-1: fetches"]
     shown: list[str] = []
 
@@ -87,7 +87,7 @@ def test_check_compares_the_live_cluster(bare: ControlPlane, namespace: str) -> 
         after = checks(bare, namespace)
     finally:
         bare.kubectl("delete", "-f", "-", stdin=own)
-    # The API server returns the schema as this release has it.
+    # The live CRD has the schema of this release.
     assert before["API server"]["result"] == before["CRD"]["result"] == "ok"
     assert before["rights"]["result"] == "ok"
     assert (before["operator"]["result"], after["operator"]["result"]) == ("problem", "problem")
@@ -99,7 +99,7 @@ def test_check_compares_the_live_cluster(bare: ControlPlane, namespace: str) -> 
 
 
 def checks(plane: ControlPlane, namespace: str) -> dict[str, Object]:
-    """The output of the command, which has problems, by the names of the checks."""
+    """Return the results of `specdec check`, which must report a problem, by check name."""
     result = specdec(plane, "check", "-n", namespace, "--json")
     assert result.exit_code == 1, result.output
     return {item["name"]: item for item in json.loads(result.stdout)["checks"]}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.controlplane
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests" / "gateways"
-# A picker without a reason to prefer a replica selects at random.
+# The picker selects at random among replicas of equal load, so a test needs many picks.
 PICKS = 40
 
 
@@ -61,7 +61,7 @@ def test_api_server_rejects_a_wrong_pool(
 
 @pytest.fixture(scope="module")
 def replicas(plane: ControlPlane) -> Iterator[tuple[Replica, Replica, int]]:
-    """Two ready pods of the sample, and the port at which they serve."""
+    """Create two ready pods of the sample; yield their endpoints and the port of both."""
     port = free_port()
     labels = pool_and_route()[0]["spec"]["selector"]["matchLabels"]
     made = (Replica("127.0.0.2", port), Replica("127.0.0.3", port))
@@ -95,7 +95,7 @@ def picker(
     replicas: tuple[Replica, Replica, int],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Picker]:
-    """The picker with the published pool and configuration, on the port of the replicas."""
+    """Run the picker with the published pool and configuration, on the port of the replicas."""
     pool = pool_and_route()[0]
     pool["spec"]["targetPorts"] = [{"number": replicas[2]}]
     apply(plane, pool)
@@ -112,7 +112,7 @@ def picker(
         ((3, 2, None), (0, 2, None)),
         ((0, 2, None), (0, 1, None)),
         ((0, 1, 0.9), (0, 1, 0.2)),
-        # Requests that wait count more than those that run.
+        # Waiting requests count more than running requests.
         ((1, 1, 0.1), (0, 4, 0.1)),
     ],
     ids=["waiting", "running", "cache", "waiting-before-running"],

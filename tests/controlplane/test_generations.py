@@ -1,4 +1,4 @@
-"""Ready is about the pods of this generation, and a stalled rollout reports the reason."""
+"""Ready waits for pods of the current generation, and a stalled rollout reports its reason."""
 
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LINE = (
 
 @pytest.fixture
 def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
-    """A file with a line for every state of the resource that the API server had."""
+    """Serve a resource; yield a file that gets a line for every later state of it."""
     file = tmp_path / "states"
     argv = [*kubectl(lab.plane.state, None), "-n", lab.namespace, "get", "specm", "pair"]
     serve(lab, "pair")
@@ -34,7 +34,7 @@ def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None:
-    """The new pod fits on no node, and the old one answers all the while."""
+    """The new pod fits on no node, while the old pod still serves."""
     before = (lab.get("specm", "pair") or {})["metadata"]["generation"]
     lab.patch("specm", "pair", {"spec": {"serving": {"nodeSelector": {"no": "such"}}}})
 
@@ -44,7 +44,7 @@ def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None
         pods = lab.all("pods", "app.kubernetes.io/component=server")
         return bool(right and len(pods) == 2 and lab.condition("pair")["status"] == "False")
 
-    until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
+    until(reported, lambda: f"{watched.read_text()} {lab.describe('pair')}")
     at_rest(lab)
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
     wrong = [state for state in states if state[1] == str(before + 1) and state[2] == "True"]
@@ -61,7 +61,7 @@ def test_change_that_replaces_no_pod_keeps_ready(lab: Lab, watched: Path) -> Non
         body = lab.get("specm", "pair") or {}
         return bool(body["status"]["observedGeneration"] == before + 1)
 
-    until(reported, lambda: f"{watched.read_text()} {lab.story('pair')}")
+    until(reported, lambda: f"{watched.read_text()} {lab.describe('pair')}")
     at_rest(lab)
     states = [line.split(" ", 3) for line in watched.read_text().splitlines()]
     assert {state[2] for state in states} == {"True"}, states

@@ -1,5 +1,7 @@
-"""A service on two nodes, with the real LeaderWorkerSet manager and the operator's own rights."""
+"""A service on two nodes, with the real LeaderWorkerSet manager and the operator's permissions."""
 
+import base64
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +25,7 @@ PODS = f"{names.MODEL}={NAME},{names.COMPONENT} in (server,worker)"
 
 @pytest.fixture(scope="module")
 def room(installed: ControlPlane) -> Iterator[ControlPlane]:
-    """Nodes for two groups."""
+    """Add two nodes, so that two groups fit."""
     nodes = [objects.gpu_node(f"group-{number}", Options()) for number in range(2)]
     installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(nodes))
     yield installed
@@ -48,7 +50,7 @@ def grouped(operator: Operator, room: ControlPlane, manager: None) -> Iterator[L
 
 
 def resource(nodes: int = 2, tensor: int = 8, pipeline: int = 2) -> Object:
-    """A target alone, over nodes of eight GPUs."""
+    """Return a target-only resource that spans nodes of eight GPUs."""
     return {
         "apiVersion": "specdec.dev/v1alpha1",
         "kind": "SpeculativeModel",
@@ -68,7 +70,7 @@ def resource(nodes: int = 2, tensor: int = 8, pipeline: int = 2) -> Object:
 
 
 def serve(lab: Lab) -> Object:
-    """A resource from nothing to Ready; returns it."""
+    """Apply the resource and end its Jobs until it is Ready; return it."""
     lab.apply(claim("source"), resource())
     fetched(lab)
     lab.wait(NAME, "EnginesReady", "False", "Building")
@@ -83,12 +85,12 @@ def serve(lab: Lab) -> Object:
 def fetched(lab: Lab) -> None:
     facts = {**FACTS, "heads": 16, "kvHeads": 16}
     target = {"digest": names.digest("t"), "revision": "", "bytes": 1000, "facts": facts}
-    result = {"models": {"target": target}, "compatible": True, "findings": [], "engines": []}
+    result = {"models": {"target": target}, "engines": []}
     lab.finish(lab.job("fetch"), result)
 
 
 def pods(lab: Lab) -> dict[str, Object]:
-    """The active pods of all groups by name."""
+    """Return the pods of all groups that are not being deleted, by name."""
     listed = lab.all("pods", PODS)
     return {p["metadata"]["name"]: p for p in listed if "deletionTimestamp" not in p["metadata"]}
 
@@ -127,13 +129,19 @@ def test_group_serves_scales_suspends_and_is_deleted(grouped: Lab) -> None:
     chosen = lab.all("pods", ",".join(f"{k}={v}" for k, v in service["spec"]["selector"].items()))
     assert [pod["metadata"]["name"] for pod in chosen] == [f"{GROUP}-0"]
 
-    # Generated once; neither status nor log ever shows it.
+    # The operator generates the Secret once: another reconcile writes nothing.
     secret = lab.get("secret", GROUP)
     assert secret is not None
     unwritten(lab, NAME)
+    (key,) = secret["data"].values()
+    public = json.dumps(lab.get("specm", NAME)) + lab.operator.log.read_text("utf-8")
+    assert key not in public
+    assert base64.b64decode(key).decode() not in public
 
     lab.kubectl("scale", "specm", NAME, "--replicas=2")
-    until(lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.story(NAME))
+    until(
+        lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.describe(NAME)
+    )
     assert len(pods(lab)) == 4
 
     lab.patch("specm", NAME, {"spec": {"suspend": True}})
@@ -158,13 +166,15 @@ def test_scaling_before_a_new_repository_keeps_the_group_template(grouped: Lab) 
     lab.patch("specm", NAME, {"spec": {"serving": {"streaming": False}}})
     lab.wait(NAME, "RepositoryReady", "False")
     lab.patch("specm", NAME, {"spec": {"serving": {"replicas": 2}}})
-    until(lambda: group(lab)["spec"]["replicas"] == 2, lambda: lab.story(NAME))
+    until(lambda: group(lab)["spec"]["replicas"] == 2, lambda: lab.describe(NAME))
     scaled = group(lab)
     assert scaled["spec"]["leaderWorkerTemplate"] == before["spec"]["leaderWorkerTemplate"]
 
-    # Back to what serves: the rendered template is the live one.
+    # The spec is again that of the serving revision: its template equals the live one.
     lab.patch("specm", NAME, {"spec": {"serving": {"streaming": True}}})
-    until(lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.story(NAME))
+    until(
+        lambda: "2 of 2" in lab.condition(NAME, "Available")["message"], lambda: lab.describe(NAME)
+    )
     assert group(lab)["spec"] == scaled["spec"]
     assert pods(lab)[f"{GROUP}-0"]["metadata"]["uid"] == leader["metadata"]["uid"]
 
@@ -187,13 +197,13 @@ def test_new_repository_replaces_the_group(grouped: Lab) -> None:
         revision = body["status"]["serving"]["revision"]
         return bool(revision != before["status"]["serving"]["revision"])
 
-    until(moved, lambda: lab.story(NAME))
+    until(moved, lambda: lab.describe(NAME))
     new = (lab.get("specm", NAME) or {})["status"]["serving"]["revision"]
 
     def revisions() -> set[str]:
         return {p["metadata"]["labels"][names.REPOSITORY] for p in pods(lab).values()}
 
-    # The resource names the revision of the group; the controller replaces its pods after that.
+    # The status names the new revision before the group's controller has replaced the pods.
     until(lambda: revisions() == {new[:16]}, lambda: f"{revisions()}, not {new[:16]}")
 
 
@@ -207,7 +217,7 @@ def test_service_moves_from_two_nodes_to_one(grouped: Lab) -> None:
     assert lab.get(KIND, GROUP) is not None
     built(lab, lab.job("engine", (engine,)))
     published(lab, (publish,))
-    until(lambda: lab.missing(KIND, GROUP), lambda: lab.story(NAME))
+    until(lambda: lab.missing(KIND, GROUP), lambda: lab.describe(NAME))
     lab.wait(NAME)
     assert lab.get("deployment", NAME) is not None
-    until(lambda: lab.missing("configmap", GROUP), lambda: lab.story(NAME))
+    until(lambda: lab.missing("configmap", GROUP), lambda: lab.describe(NAME))

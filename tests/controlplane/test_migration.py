@@ -1,4 +1,4 @@
-"""What `specdec migrate` prints is accepted by a real API server."""
+"""A real API server accepts the resources that `specdec migrate` prints."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """`specdec plan` gives the verdict of a real API server on randomly changed resources.
 
-tests/controlplane/test_crd.py compares both on every case of the tables.
+tests/controlplane/test_crd.py compares both verdicts on every case of the tables.
 """
 
 import json
@@ -58,11 +58,11 @@ def resources(bare: ControlPlane) -> Iterator[Resources]:
 
 
 def server_verdict(resources: Resources, body: Object) -> tuple[Causes, Object | None]:
-    """The causes of a refusal, or the spec that the server would store."""
+    """Return the causes of a refusal, or the spec that the server would store."""
     try:
         return [], resources.create(body, dry_run=True)["spec"]
     except RefusedError as refused:
-        # Beside a wrong type, the server reports that it cannot read the number of replicas.
+        # For a wrong type, the server also reports that it cannot read the number of replicas.
         return [cause for cause in refused.causes if "accessor error" not in cause[1]], None
 
 
@@ -107,7 +107,7 @@ OTHER_TEXTS = ("y", "n", "Yes", "off", "TRUE", "~", "1Gi", "'1'", "0.19.0", "1e3
 
 
 def test_plain_text_is_read_as_kubectl_reads_it(bare: ControlPlane) -> None:
-    """kubectl prints what it would send."""
+    """With `--dry-run=client`, kubectl prints the object that it would send."""
     fields = "".join(f"  f{i}: {text}\n" for i, text in enumerate([*TEXTS, *OTHER_TEXTS]))
     head = f"apiVersion: {API_VERSION}\nkind: {KIND}\nmetadata: {{name: plain}}\n"
     document = f"{head}spec:\n{fields}"

@@ -1,4 +1,4 @@
-"""The CRD on the API of the oldest release that a server of this one emulates."""
+"""The CRD on an API server that emulates the oldest Kubernetes release it can."""
 
 import copy
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from support.quickstarts import ROOT
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("definition")]
 
-# The charts need 1.30, which servers of KUBERNETES no longer emulate.
+# The charts also permit 1.30, which the API server of these tests cannot emulate.
 OLDEST = "1.31"
 
 
@@ -37,10 +37,10 @@ def test_oldest_release_accepts_the_definition_and_good_resources(oldest: Contro
 
 
 def test_newer_function_in_a_rule_would_be_refused(oldest: ControlPlane) -> None:
-    """Without this, the test before could pass on a server that emulates nothing."""
+    """Check that the server emulates the old release, on which the previous test depends."""
     newer: dict[str, Any] = copy.deepcopy(definition())
     schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    # The function exists since 1.33.
+    # Kubernetes has this function since 1.33.
     rule = {"rule": "!isSemver(self.metadata.name)"}
     schema["x-kubernetes-validations"].append(rule)
     with pytest.raises(ClusterError, match="undeclared reference to 'isSemver'"):
@@ -61,7 +61,7 @@ def test_pages_and_charts_name_the_same_oldest_release() -> None:
 
 
 def _renamed(body: dict[str, Any]) -> dict[str, Any]:
-    """The definition as a new one: a stored one may keep its rules."""
+    """Return the definition under a new name, because a stored definition may keep its rules."""
     names = body["spec"]["names"]
     names |= {"plural": "others", "singular": "other", "kind": "Other", "shortNames": []}
     names.pop("listKind", None)

@@ -1,4 +1,4 @@
-"""Budgets, rollouts, placement and tags, as a real API server takes and keeps them."""
+"""Disruption budgets, rollouts, placement, tags and routes on a real API server."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ def strategy(lab: Lab) -> Object:
 
 
 def ports(lab: Lab) -> dict[str, str | None]:
-    """Name and protocol of the Service's ports."""
+    """Return the protocol of each port of the Service, by port name."""
     body = lab.get("service", "pair")
     assert body is not None
     return {port["name"]: port.get("appProtocol") for port in body["spec"]["ports"]}
@@ -53,7 +53,7 @@ def test_budget_rollout_and_tags_follow_the_spec(lab: Lab) -> None:
         budget = lab.get("pdb", "pair") or {}
         return bool(budget.get("status", {}).get("disruptionsAllowed") == 1)
 
-    until(spare, lambda: f"one pod to spare: {lab.story('pair')}")
+    until(spare, lambda: f"one pod to spare: {lab.describe('pair')}")
     for kind, tags in (("jobs", TAGS["jobs"]), ("services", TAGS["services"])):
         for item in lab.all(kind, names.MANAGED_BY):
             assert tags.get("labels", {}).items() <= item["metadata"]["labels"].items()
@@ -62,7 +62,7 @@ def test_budget_rollout_and_tags_follow_the_spec(lab: Lab) -> None:
     teams = {p["metadata"]["labels"].get("team") for p in lab.all("pods", names.CLAIM)}
     assert teams == {"search", "builders"}
 
-    # How a renewed certificate is taken up: the operator leaves it alone.
+    # A restart loads a renewed certificate; the operator does not revert its annotation.
     lab.kubectl("rollout", "restart", "deployment/pair")
     unwritten(lab, "pair")
     live = lab.get("deployment", "pair")
@@ -108,14 +108,14 @@ def test_route_is_reported_created_and_deleted(lab: Lab) -> None:
     )
     condition = lab.wait("pair", "RouteReady", "False", "GatewayApiMissing")
     assert "install the Gateway API" in condition["message"]
-    # The objects after the refused route exist nevertheless.
+    # The operator has created the objects that it applies after the refused route.
     assert lab.get("networkpolicy", "pair")
     assert all(lab.get("networkpolicy", f"pair-{what}") for what in ("fetch", "build", "measure"))
 
     ingress = {"hosts": ["llm.example.com"], "className": "none"}
     change = {"gateway": None, "ingress": ingress, "service": {"type": "NodePort"}}
     lab.patch("specm", "pair", {"spec": {"networking": change}})
-    until(lambda: lab.get("ingress", "pair"), lambda: lab.story("pair"))
+    until(lambda: lab.get("ingress", "pair"), lambda: lab.describe("pair"))
     lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
     address = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
     argv = ("patch", "ingress", "pair", "--subresource=status", "--type=merge", "-p", address)

@@ -1,4 +1,4 @@
-"""Every pod that the operator makes under the API server's restricted Pod Security admission."""
+"""The API server's restricted Pod Security admission accepts every pod of the operator."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.controlplane
 
 NAMESPACE = "restricted"
 PROFILE = "pod-security.kubernetes.io/enforce"
-# What the golden resource with every operation names, and admission looks up.
+# A golden case names these classes, and admission refuses pods whose class does not exist.
 CLASSES: list[Object] = [
     {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -32,7 +32,7 @@ CLASSES: list[Object] = [
 
 @pytest.fixture(scope="module")
 def restricted(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """A namespace that refuses every pod which is not restricted."""
+    """Create a namespace with the `restricted` profile; yield its control plane."""
     meta = {"name": NAMESPACE, "labels": {PROFILE: "restricted"}}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
     control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([body, *CLASSES]))
@@ -45,7 +45,7 @@ def restricted(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def pods() -> Iterator[Object]:
-    """Every pod of every golden case, by case and object."""
+    """Yield every pod of every golden case, with a name from its case and object."""
     for case in CASES:
         for name, spec in generated(case).pods():
             yield pod(name, spec)

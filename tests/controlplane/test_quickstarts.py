@@ -1,4 +1,4 @@
-"""The kubectl commands of README and guides against a real API server, without their last step."""
+"""The kubectl commands of README and guides on a real API server; writes are dry runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,25 +15,25 @@ NAMESPACE = "quickstart"
 WATCHED = "team-a"
 # The resources that later commands of the guides read.
 THERE = ("reference-draft-target", "tensorrt-fp8-one-gpu", "tensorrt-two-servers")
-# They need kinds of the Prometheus operator and of Argo CD: tests/chart covers those.
-# tests/controlplane/test_gateways.py has those of the inference extension.
+# These need kinds that this cluster lacks. tests/chart covers the Prometheus operator and Argo CD,
+# and tests/controlplane/test_gateways.py covers the inference extension.
 FOREIGN = tuple(f"{ROOT}/manifests/{name}" for name in ("monitoring", "argocd", "gateways"))
-# Names that a reader replaces, or that differ between pages.
+# Placeholders that a reader replaces, and names that differ between pages.
 NAMES = {"NAME": "reference-draft-target", "llama": "reference-draft-target"}
 COMMANDS = all_run_by(ON_A_SERVER)
 
 
 @pytest.fixture(scope="module")
 def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
-    """A namespace with the resources of both quick starts."""
+    """Create the namespaces and the resources of the guides; yield the control plane."""
     for namespace in (NAMESPACE, WATCHED):
         installed.kubectl("create", "namespace", namespace)
     for name in THERE:
         sample = ROOT / "manifests" / "samples" / f"{name}.yaml"
         installed.kubectl("apply", "-n", NAMESPACE, "-f", str(sample))
     yield installed
-    # To the end: what the operator still writes there would count for the tests that follow.
-    # A namespace with pods waits for them, although no kubelet runs them here.
+    # Wait for the deletions: later tests would count further writes of the operator. The namespace
+    # waits for its pods, which no kubelet ends here, so delete them by force.
     where = ("-n", NAMESPACE, "--all", "--timeout=120s")
     installed.kubectl("delete", "specm,deployments,jobs", *where)
     installed.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
@@ -41,9 +41,9 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def runnable(command: list[str], folder: Path) -> list[str]:
-    """The command from anywhere, into our namespace, without an end that never comes.
+    """Return arguments that run the command in the test's namespace, without writing or watching.
 
-    `folder` gets the files that the command reads.
+    Paths become absolute, and `folder` gets the files that the command reads.
     """
     end = command.index(">") if ">" in command else len(command)
     argv = [NAMES.get(word, word) for word in command[1:end] if word != "-w"]
@@ -53,15 +53,15 @@ def runnable(command: list[str], folder: Path) -> list[str]:
             (folder / file).write_text("content")
             argv[number] = f"--from-file={key or file}={folder / file}"
     if argv[:2] == ["create", "namespace"]:
-        argv[2] += "-of-a-guide"  # the other exists
+        argv[2] += "-of-a-guide"  # the namespace exists
     argv = [str(in_checkout(w)) if "manifests/" in w else w for w in argv]
-    # What kustomize renders names its own namespace.
+    # Objects that kustomize renders name their own namespace.
     if "-k" not in argv and "-n" not in argv:
         argv += ["-n", NAMESPACE]
     if argv[0] in ("apply", "create", "delete", "label", "patch", "scale"):
         argv.append("--dry-run=server")
     if argv[0] == "delete":
-        argv.append("--ignore-not-found")  # the operator runs beside the cluster, in no pod
+        argv.append("--ignore-not-found")  # the operator runs as a process, not in a pod
     return argv
 
 

@@ -1,4 +1,4 @@
-"""What the operator's account may do, and that its manifests pass a real API server."""
+"""The permissions of the operator's account, and its manifests on a real API server."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def account(installed: ControlPlane) -> Path:
 
 
 def attributes(what: str) -> dict[str, str]:
-    """`verb resource.group/subresource`, as the API server asks its roles; in every namespace."""
+    """Return `verb resource.group/subresource` as the attributes of an access review."""
     verb, _, target = what.partition(" ")
     target, _, subresource = target.partition("/")
     resource, _, group = target.partition(".")
@@ -73,7 +73,7 @@ def attributes(what: str) -> dict[str, str]:
 
 
 def allowed(user: Path, what: str) -> bool:
-    """What `kubectl auth can-i` asks, without a process for each question."""
+    """Return the result of `kubectl auth can-i`, without starting a process."""
     kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     path = f"/apis/{kind['apiVersion']}/selfsubjectaccessreviews"
     review = {**kind, "spec": {"resourceAttributes": attributes(what)}}
@@ -81,7 +81,7 @@ def allowed(user: Path, what: str) -> bool:
 
 
 def served(api: Api, what: str) -> bool:
-    """Whether the API server knows the resource; an administrator may do anything to any name."""
+    """Return whether the API server serves the resource; access reviews accept any name."""
     asked = attributes(what)
     root = "/api/v1"
     if asked["group"]:
@@ -99,7 +99,7 @@ def test_operator_may(account: Path, what: str) -> None:
 def test_operator_has_only_needed_rights_on_optional_kinds(
     installed: ControlPlane, account: Path
 ) -> None:
-    """By the rules themselves: `can-i` asks about kinds that the API server knows."""
+    """List the rules, because `can-i` resolves only kinds that the API server serves."""
     output = installed.kubectl("auth", "can-i", "--list", "--no-headers", user=account)
     rows = (re.split(r"\s{2,}", line.strip()) for line in output.splitlines())
     verbs = {row[0]: set(row[-1].strip("[]").split()) for row in rows}
@@ -117,13 +117,13 @@ def test_operator_may_not(account: Path, what: str) -> None:
 def test_forbidden_action_exists_and_is_allowed_to_an_administrator(
     installed: ControlPlane, what: str
 ) -> None:
-    """So that a misspelt resource cannot pass for a forbidden one."""
+    """Without this check, a misspelt resource would pass as forbidden."""
     assert served(Api(installed.kubeconfig), what)
     assert allowed(installed.kubeconfig, what)
 
 
 def test_deployment_passes_the_restricted_pod_security(installed: ControlPlane) -> None:
-    """Created for real: a violation is a warning of the Deployment and a refusal of its pod."""
+    """Submit the pod itself: for a Deployment, a violation is only a warning."""
     rendered = installed.kubectl("kustomize", str(INSTALL))
     deployments = [o for o in yaml.safe_load_all(rendered) if o["kind"] == "Deployment"]
     template = deployments[0]["spec"]["template"]
@@ -140,7 +140,7 @@ def test_deployment_passes_the_restricted_pod_security(installed: ControlPlane) 
 
 
 def test_overlay_with_images_is_enough(installed: ControlPlane, tmp_path: Path) -> None:
-    """As docs/install.md prints it: nothing but the container names an image."""
+    """Render the overlay of docs/install.md, after which only the container names an image."""
     page = (ROOT / "docs" / "install.md").read_text("utf-8")
     (overlay,) = re.findall(r"```yaml\n# kustomization.yaml\n(.*?)```", page, re.DOTALL)
     folder = os.path.relpath(INSTALL, tmp_path.resolve())

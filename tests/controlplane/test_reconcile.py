@@ -1,4 +1,4 @@
-"""The running operator on a real API server: to Ready, at rest, repaired, suspended, deleted."""
+"""A resource on a real API server becomes Ready, idle, repaired, suspended and deleted."""
 
 import json
 
@@ -15,7 +15,7 @@ CHILDREN = ("deployment", "service", "job", "configmap", "pvc", "pod")
 
 
 def ours(lab: Lab) -> set[str]:
-    """Kind and name of everything in the namespace that the operator made."""
+    """Return kind and name of every object in the namespace that the operator created."""
     items = lab.all(",".join(CHILDREN), f"{names.MANAGED_BY}={names.MANAGER}")
     return {f"{item['kind']} {item['metadata']['name']}" for item in items}
 

@@ -1,4 +1,4 @@
-"""Changed specs, shared engines and an operator that dies: nothing is built twice or lost."""
+"""Changed specs, shared engines and a killed operator: no engine is built twice or lost."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from specdec.api import names
 
 pytestmark = pytest.mark.controlplane
 
-# The Deployment controller counts rollouts of the pod template here.
+# The Deployment controller counts rollouts of the pod template in this annotation.
 ROLLOUT = "deployment.kubernetes.io/revision"
 
 
@@ -18,14 +18,16 @@ def test_new_default_draft_length_builds_nothing(lab: Lab) -> None:
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": 6}}})
     published(lab, (publish,))
     lab.wait("pair")
-    after = until(lambda: newer(lab, before["metadata"]["generation"]), lambda: lab.story("pair"))
+    after = until(
+        lambda: newer(lab, before["metadata"]["generation"]), lambda: lab.describe("pair")
+    )
     assert lab.jobs("engine") == jobs
     assert after["status"]["engines"] == before["status"]["engines"]
     assert after["status"]["repository"] != before["status"]["repository"]
 
 
 def newer(lab: Lab, generation: int) -> Object | None:
-    """The resource once a later generation of it is ready."""
+    """Return the resource if a later generation of it is ready, else None."""
     body = lab.get("specm", "pair")
     assert body is not None
     status = body["status"]
@@ -52,7 +54,7 @@ def test_longer_sequences_build_new_engines_while_the_old_revision_serves(lab: L
     for job in fresh:
         built(lab, job)
     published(lab, (publish,))
-    after = until(lambda: newer(lab, body["metadata"]["generation"]), lambda: lab.story("pair"))
+    after = until(lambda: newer(lab, body["metadata"]["generation"]), lambda: lab.describe("pair"))
     assert after["status"]["repository"] != body["status"]["repository"]
 
 
@@ -62,14 +64,14 @@ def test_scaling_during_a_build_keeps_the_pod_template(lab: Lab) -> None:
     longer(lab, 640)
     lab.wait("pair", "Ready", "False", "Building")
     lab.patch("specm", "pair", {"spec": {"serving": {"replicas": 2}}})
-    until(lambda: live(lab)["spec"]["replicas"] == 2, lambda: lab.story("pair"))
+    until(lambda: live(lab)["spec"]["replicas"] == 2, lambda: lab.describe("pair"))
     scaled = live(lab)
     assert scaled["spec"]["template"] == before["spec"]["template"]
 
-    # Back to what serves: the whole intent is applied again, and changes nothing.
+    # The spec is again that of the serving revision: applying the Deployment changes nothing.
     longer(lab, 512)
     lab.wait("pair")
-    until(lambda: applied(live(lab)) != applied(scaled), lambda: lab.story("pair"))
+    until(lambda: applied(live(lab)) != applied(scaled), lambda: lab.describe("pair"))
     after = live(lab)
     assert after["spec"] == scaled["spec"]
     rollouts = [body["metadata"]["annotations"][ROLLOUT] for body in (before, scaled, after)]
@@ -89,7 +91,7 @@ def live(lab: Lab) -> Object:
 
 
 def applied(body: Object) -> str:
-    """The mark of the intent that was applied last."""
+    """Return the digest of the object that the operator has applied last."""
     return str(body["metadata"]["annotations"]["specdec.dev/applied"])
 
 
@@ -129,7 +131,7 @@ def test_killed_operator_resumes_after_restart(lab: Lab) -> None:
     lab.operator.kill()
     engines = lab.jobs("engine")
     try:
-        for job in engines:  # they end while no operator runs
+        for job in engines:  # the Jobs end while no operator runs
             built(lab, job)
     finally:
         lab.operator.start()

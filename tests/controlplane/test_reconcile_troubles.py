@@ -1,4 +1,4 @@
-"""What goes wrong around the operator ends in a sentence on the right condition."""
+"""The condition of the failed stage reports each error that occurs outside the operator."""
 
 import json
 from datetime import UTC, datetime
@@ -119,7 +119,7 @@ def test_probe_and_metrics_respond(lab: Lab) -> None:
 
 
 def crash(lab: Lab) -> str:
-    """Let the serving pod end while it loads, as one that finds no engine; returns its name."""
+    """Report the serving pod as crashed while it loads, as without an engine; return its name."""
     (pod,) = lab.all("pods", f"{names.COMPONENT}=server")
     status = pod["status"]
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -140,7 +140,7 @@ def crash(lab: Lab) -> str:
 
 
 def replaced(lab: Lab, name: str, before: Object) -> Object | None:
-    """The Job that took the place of another of its name; None while there is none."""
+    """Return the Job that has replaced another of the same name; None while it does not exist."""
     job = lab.get("job", name)
     return job if job and job["metadata"]["uid"] != before["metadata"]["uid"] else None
 
@@ -180,7 +180,7 @@ def test_engine_deleted_from_the_volume_is_rebuilt(lab: Lab) -> None:
     pod = crash(lab)
     again = until(
         lambda: replaced(lab, publish, before),
-        lambda: f"another check of the volume: {lab.story('pair')}",
+        lambda: f"another check of the volume: {lab.describe('pair')}",
     )
     assert again["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "--content"
     error = {"reason": "EngineMissing", "message": "the draft engine is not complete"}

@@ -1,4 +1,4 @@
-"""`spec.revisionHistoryLimit`: the running operator prunes once, and cancels for a change."""
+"""`spec.revisionHistoryLimit`: the operator prunes once, and cancels for a changing resource."""
 
 import json
 
@@ -18,7 +18,7 @@ def status(lab: Lab) -> Object:
 
 
 def roll(lab: Lab, tokens: int) -> None:
-    """Let a revision with another draft length serve."""
+    """Change the draft length, and end the Jobs until its revision serves."""
     publish, verify = tuple(lab.jobs("publish")), tuple(lab.jobs("verify"))
     lab.patch("specm", "pair", {"spec": {"speculation": {"draftTokens": tokens}}})
     published(lab, publish)
@@ -35,12 +35,12 @@ def test_revision_that_left_the_history_is_pruned_once(lab: Lab) -> None:
     assert json.loads(command[command.index("--only") + 1]) == {"repositories": [first]}
     lab.wait("pair", "VolumePruned", "Unknown")
     assert lab.condition("pair")["status"] == "True"
-    # The names are in the status: a restart loses nothing.
+    # The status holds the names of unused revisions: a restart does not lose them.
     lab.operator.kill()
     lab.operator.start()
     lab.finish(job, {"prune": {"directories": 1, "deleted": 1, "bytes": 1000}})
     lab.wait("pair", "VolumePruned", "True", "Pruned")
-    until(lambda: "unused" not in status(lab), lambda: lab.story("pair"))
+    until(lambda: "unused" not in status(lab), lambda: lab.describe("pair"))
     assert [item["revision"] for item in status(lab)["history"]] != [first]
     at_rest(lab)
     assert lab.jobs("prune") == [job]
@@ -71,7 +71,7 @@ def test_resource_in_progress_cancels_the_prune(lab: Lab) -> None:
     other["spec"]["storage"] = {"existingClaim": "pair-models"}
     other["spec"]["suspend"] = True
     lab.apply(other)
-    until(lambda: not lab.jobs("prune"), lambda: f"a cancelled Job: {lab.story('pair')}")
+    until(lambda: not lab.jobs("prune"), lambda: f"a cancelled Job: {lab.describe('pair')}")
     condition = lab.wait("pair", "VolumePruned", "Unknown", "PruneWaits")
     assert "SpeculativeModel other" in condition["message"]
     assert lab.condition("pair")["status"] == "True"

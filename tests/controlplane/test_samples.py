@@ -1,4 +1,4 @@
-"""What lies in Git against what is live: samples applied, worked on, and applied again."""
+"""The samples still equal Git after they are applied, reconciled and applied again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,19 +16,19 @@ SAMPLES = ROOT / "manifests" / "samples"
 
 
 def in_git() -> dict[str, Object]:
-    """The SpeculativeModels of all samples by name."""
+    """Return the SpeculativeModels of all samples, by name."""
     files = sorted(SAMPLES.glob("*.yaml"))
     bodies = [body for file in files for body in load_all(file.read_text())]
     return {b["metadata"]["name"]: b for b in bodies if b["kind"] == "SpeculativeModel"}
 
 
 def seen(lab: Lab) -> dict[str, Object]:
-    """The live ones that the operator has a word on."""
+    """Return the live SpeculativeModels that have a status, by name."""
     return {b["metadata"]["name"]: b for b in lab.all("specm") if b.get("status")}
 
 
 def differences(git: Any, live: Any, schema: Object, path: str) -> Iterator[str]:
-    """Everything in which live is not Git with scalar defaults of the schema laid under it."""
+    """Yield each difference of `live` from `git` with the scalar defaults of the schema."""
     if not isinstance(git, dict) or not isinstance(live, dict):
         if type(git) is not type(live) or isinstance(git, str | bool | int):
             if git != live:
@@ -83,7 +83,7 @@ def test_live_samples_equal_git_with_scalar_defaults(
     output = lab.kubectl(*apply).splitlines()
     assert len(output) > len(git)
     assert [line for line in output if not line.endswith(" unchanged")] == []
-    # As Argo CD asks with server-side diff.
+    # Argo CD sends the same request for a server-side diff.
     by_server = ("--server-side", "--dry-run=server", "--force-conflicts", "-o", "yaml")
     text = lab.kubectl(*apply, *by_server, "--field-manager=argocd-controller")
     asked = {

@@ -1,4 +1,4 @@
-"""kubectl scale, an autoscaler and the operator write one field, and no change is reverted."""
+"""kubectl scale and an autoscaler set the replicas, and the operator reverts no change."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ BY_KEDA = {
     "metrics": [QUERY],
     "prometheusAddress": "http://prometheus:9090",
 }
-# The operator names itself, the autoscaler's controller and kubectl do too.
+# The operator's field manager.
 OPERATOR = "specdec"
 
 
@@ -48,7 +48,7 @@ def resources(lab: Lab) -> Iterator[Resources]:
 
 
 def serving(**scaling: Any) -> Object:
-    """The serving block of a pair with an autoscaler."""
+    """Return the serving block of a pair with an autoscaler."""
     return {"drain": {"timeoutSeconds": 5}, "scaling": {"metrics": [PODS], **scaling}}
 
 
@@ -60,12 +60,12 @@ def replicas(lab: Lab, kind: str = "deployment") -> int:
 
 
 def followed(lab: Lab, count: int) -> None:
-    """Wait for a Deployment of so many replicas."""
-    until(lambda: replicas(lab) == count, lambda: f"{count} replicas: {lab.story('pair')}")
+    """Wait until the Deployment has `count` replicas."""
+    until(lambda: replicas(lab) == count, lambda: f"{count} replicas: {lab.describe('pair')}")
 
 
 def touch(lab: Lab, api: Api, name: str, number: int) -> None:
-    """Give the operator something to reconcile."""
+    """Change an annotation of a resource, so that the operator reconciles it."""
     path = f"/apis/{API_VERSION}/namespaces/{lab.namespace}/{PLURAL}/{name}"
     change = {"metadata": {"annotations": {"test/touched": str(number)}}}
     api.call("PATCH", path, change, MERGE_PATCH)
@@ -74,7 +74,7 @@ def touch(lab: Lab, api: Api, name: str, number: int) -> None:
 def test_scale_changes_under_load_are_applied_and_never_reverted(
     lab: Lab, resources: Resources
 ) -> None:
-    """With an autoscaler, and as many changes of another resource."""
+    """The resource has an autoscaler, and another resource changes as often."""
     before = serve(lab, "pair", serving=serving(maxReplicas=8))
     lab.apply(resource("busy", storage={"existingClaim": "nowhere"}))
     api = Api(lab.plane.kubeconfig)
@@ -103,7 +103,7 @@ def test_deployment_follows_the_replicas_set_by_an_autoscaler(
     until(lambda: replicas(lab, "specm") == 2, "the autoscaler's least")
     until(lambda: replicas(lab) == 2, "a Deployment that follows")
     assert OPERATOR not in writers(resources.get("pair"))
-    # No metrics API is served here, and the condition reports it.
+    # The condition reports that this cluster serves no metrics API.
     missing = lab.wait("pair", "ScalingReady", "False", "MetricMissing")
     assert "queue" in missing["message"]
     lab.wait("pair")
@@ -123,7 +123,7 @@ def test_missing_keda_is_reported_with_its_fix(lab: Lab) -> None:
 
 
 def set_status(lab: Lab, kind: str, status: Object) -> None:
-    """Write the status of an object as its controller would."""
+    """Write the status of an object, as its controller would."""
     argv = ("patch", kind, "pair", "--subresource=status", "--type=merge", "-p")
     lab.kubectl(*argv, json.dumps({"status": status}))
 
@@ -140,8 +140,8 @@ TAKEN = {
 def test_status_of_keda_and_gateway_objects_is_reported(kinds: None, lab: Lab) -> None:
     gateway = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
     serve(lab, "pair", serving={"scaling": BY_KEDA}, networking={"gateway": gateway})
-    until(lambda: lab.get("scaledobject", "pair"), lambda: lab.story("pair"))
-    until(lambda: lab.get("httproute", "pair"), lambda: lab.story("pair"))
+    until(lambda: lab.get("scaledobject", "pair"), lambda: lab.describe("pair"))
+    until(lambda: lab.get("httproute", "pair"), lambda: lab.describe("pair"))
     lab.wait("pair", "ScalingReady", "Unknown", "ScalerStarting")
     lab.wait("pair", "RouteReady", "Unknown", "RoutePending")
     ready = {"type": "Ready", "status": "True", "message": "as defined"}
@@ -158,7 +158,7 @@ def test_status_of_keda_and_gateway_objects_is_reported(kinds: None, lab: Lab) -
 
 
 def weights(lab: Lab) -> dict[str, int]:
-    """Weights of the route, by Service."""
+    """Return the weights of the route, by Service."""
     route = lab.get("httproute", "pair") or {"spec": {"rules": [{"backendRefs": []}]}}
     (rule,) = route["spec"]["rules"]
     return {backend["name"]: backend["weight"] for backend in rule["backendRefs"]}
@@ -175,17 +175,17 @@ def test_traffic_split_follows_the_state_of_the_other_resource(kinds: None, lab:
     fetched(lab, jobs["fetch"])
     published(lab, jobs["publish"])
     parts, alone = {"pair": 75, "next": 25}, {"pair": 1}
-    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.describe('pair')}")
     # From here on a change of the other resource triggers a reconcile of this route.
     set_status(lab, "httproute", {"parents": [TAKEN]})
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
 
     lab.patch("specm", "next", {"spec": {"suspend": True}})
-    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.describe('pair')}")
     lab.wait("pair", "RouteReady", "Unknown", "SplitWaits")
     lab.patch("specm", "next", {"spec": {"suspend": False}})
-    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.story('next')}")
+    until(lambda: weights(lab) == parts, lambda: f"{weights(lab)}: {lab.describe('next')}")
     lab.wait("pair", "RouteReady", "True", "RouteAccepted")
     lab.kubectl("delete", "specm", "next", "--wait=true")
-    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.story('pair')}")
+    until(lambda: weights(lab) == alone, lambda: f"{weights(lab)}: {lab.describe('pair')}")
     lab.wait("pair", "RouteReady", "Unknown", "SplitTargetMissing")

@@ -52,13 +52,13 @@ def spec(lab: Lab) -> Object:
 
 
 def slices(lab: Lab) -> list[Object]:
-    """The EndpointSlices of the Service."""
+    """Return the EndpointSlices of the Service."""
     listed = lab.kubectl("get", "endpointslices", "-l", f"{SERVICE}=pair", "-o", "json")
     return list(json.loads(listed)["items"])
 
 
 def reached(lab: Lab) -> bool:
-    """Whether the endpoints of the Service are ready."""
+    """Return whether the Service has a ready endpoint."""
     ends = [end for item in slices(lab) for end in item.get("endpoints") or []]
     return any(end["conditions"].get("ready") for end in ends)
 
@@ -72,20 +72,20 @@ def test_changed_service_is_restored(served: Lab, change: str) -> None:
     ]
     served.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))
 
-    until(lambda: spec(served) == before, lambda: f"{before}: {served.story('pair')}")
+    until(lambda: spec(served) == before, lambda: f"{before}: {served.describe('pair')}")
     until(lambda: reached(served), "ready endpoints")
     served.wait("pair")
     at_rest(served)
 
 
 def test_restored_ports_are_removed_when_no_longer_desired(lab: Lab) -> None:
-    """No field manager keeps the restored fields for ever."""
+    """The restore must not leave a field manager that keeps the restored fields for ever."""
     serve(lab, "pair")
     operations = [{"op": "replace", "path": "/spec/ports/0/port", "value": 9000}]
     lab.kubectl("patch", "service", "pair", "--type=json", "-p", json.dumps(operations))
-    until(lambda: 8000 in ports(lab), lambda: lab.story("pair"))
+    until(lambda: 8000 in ports(lab), lambda: lab.describe("pair"))
     lab.patch("specm", "pair", {"spec": {"serving": {"tls": {"secretName": "pair-tls"}}}})
-    until(lambda: 8000 not in ports(lab), lambda: f"{ports(lab)}: {lab.story('pair')}")
+    until(lambda: 8000 not in ports(lab), lambda: f"{ports(lab)}: {lab.describe('pair')}")
 
 
 def ports(lab: Lab) -> list[int]:
@@ -94,7 +94,7 @@ def ports(lab: Lab) -> list[int]:
 
 @pytest.fixture
 def stopped(lab: Lab) -> Iterator[Callable[[], None]]:
-    """Stops the cluster's own controllers; they go on when the test has ended."""
+    """Yield a function that pauses kube-controller-manager, which resumes after the test."""
     manager = processes.recorded(lab.plane.state.folder)["kube-controller-manager"]
     yield lambda: os.kill(manager.pid, signal.SIGSTOP)
     os.kill(manager.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The status of a resource is never of an earlier state, whatever the API server answers."""
+"""The status never describes an earlier state, even if the API server refuses a write."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def test_long_refusal_is_truncated_in_the_status(lab: Lab) -> None:
     lab.apply(claim("pair"), resource("pair"))
     fetched(lab)
     lab.wait("pair", "EnginesReady", "False", "Building")
-    # No key of a taint: the API server names each of them, with the rule that it breaks.
+    # These keys are invalid: the API server names each of them, with the rule that it breaks.
     wrong = [{"key": f"{number:03}{'!' * 300}", "operator": "Exists"} for number in range(64)]
     lab.patch("specm", "pair", {"spec": {"build": {"tolerations": wrong}}})
     condition = lab.wait("pair", "EnginesReady", "False", "Rejected")
@@ -37,14 +37,14 @@ def test_long_refusal_is_truncated_in_the_status(lab: Lab) -> None:
         own = [text for line in lines if f"{lab.namespace}/pair" in (text := message(line))]
         return any(len(t) > 32768 and "tolerations[63].key: Invalid value" in t for t in own)
 
-    # The log's line may come a moment after the status.
+    # The line of the log may appear a moment after the status.
     until(logged, "the whole message in the log")
     lab.patch("specm", "pair", {"spec": {"build": None}})
     lab.wait("pair", "EnginesReady", "False", "Building")
 
 
 def message(line: str) -> str:
-    """The message of a line of the operator's log, which may be written just now."""
+    """Return the message of a line of the operator's log; empty while the line is incomplete."""
     try:
         return str(json.loads(line)["message"])
     except ValueError:
@@ -53,7 +53,7 @@ def message(line: str) -> str:
 
 @contextmanager
 def shorter_messages(lab: Lab, most: int) -> Iterator[None]:
-    """A definition that takes messages of `most` characters; simulates one of another release."""
+    """Limit messages of conditions in the CRD to `most` characters, as another release may."""
 
     def patch(value: int) -> None:
         change: list[dict[str, Any]] = [
@@ -102,5 +102,5 @@ def test_refused_status_is_written_with_short_messages(lab: Lab) -> None:
     lab.kubectl("annotate", "specm", "pair", "test/touched=1")
     until(
         lambda: "builds the engine" in lab.condition("pair", "EnginesReady")["message"],
-        lambda: f"a whole status again: {lab.story('pair')}",
+        lambda: f"a whole status again: {lab.describe('pair')}",
     )

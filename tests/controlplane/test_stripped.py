@@ -1,4 +1,4 @@
-"""Removed metadata of a child is restored at once, without another event."""
+"""The operator restores removed metadata of a child at once, without another event."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ NOTED = (("deployment", "server"), ("service", "network"), ("pvc", "storage"))
 
 @pytest.fixture(scope="module")
 def served(operator: Operator, installed: ControlPlane) -> Iterator[Lab]:
-    """One resource that serves, and an operator with nothing left to do."""
+    """Yield a namespace with one serving resource and an idle operator."""
     with Lab(installed, operator) as lab:
         serve(lab, "pair")
         at_rest(lab)
@@ -53,7 +53,7 @@ def test_removed_owner_reference_is_restored_at_once(
         owners = current(served, kind, body).get("ownerReferences", [])
         return bool(owners == body["metadata"]["ownerReferences"])
 
-    until(owned, lambda: f"an owner of {kind}: {served.story('pair')}")
+    until(owned, lambda: f"an owner of {kind}: {served.describe('pair')}")
 
 
 @pytest.mark.parametrize(("kind", "component"), NOTED, ids=str)
@@ -71,18 +71,18 @@ def test_removed_annotations_are_restored_at_once(served: Lab, kind: str, compon
     def noted() -> bool:
         return bool(own.items() <= current(served, kind, body).get("annotations", {}).items())
 
-    until(noted, lambda: f"annotations of {kind}: {served.story('pair')}")
+    until(noted, lambda: f"annotations of {kind}: {served.describe('pair')}")
 
 
 def test_claim_whose_owner_cannot_be_restored_is_reported(
     served: Lab,
 ) -> None:
-    """The operator may not delete claims, and this server checks who sets an owner."""
+    """The operator may not delete claims, which this server requires for setting an owner."""
     served.patch("pvc", "pair-models", {"metadata": {"ownerReferences": None}})
 
     def reported() -> bool:
         message = served.condition("pair", "StorageReady")["message"]
         return "cannot set an ownerRef on a resource you can't delete" in message
 
-    until(reported, lambda: served.story("pair"))
+    until(reported, lambda: served.describe("pair"))
     assert served.condition("pair")["status"] == "True"

@@ -18,7 +18,7 @@ HEADS = {"method": "Medusa", "numHeads": 4, "layers": 1, "hiddenSize": FACTS["hi
 
 
 def sample(name: str) -> Object:
-    """A shipped sample on a volume and with resources that the test's cluster has."""
+    """Return a shipped sample with a volume and resources that the test's cluster has."""
     body: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
     body["spec"]["storage"] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
     body["spec"]["target"]["parallelism"] = {"tensor": 2}
@@ -27,7 +27,7 @@ def sample(name: str) -> Object:
 
 
 def fetched(lab: Lab, **facts: Any) -> Object:
-    """Let the fetch Job bring each role; returns its Job."""
+    """End the fetch Job with a model for each role in `facts`; return the Job."""
     models = {
         role: {"digest": names.digest(role), "revision": "", "bytes": 1000, "facts": own}
         for role, own in facts.items()
@@ -49,7 +49,7 @@ def test_two_servers_serve_scale_suspend_and_merge_into_one(lab: Lab) -> None:
     target, draft = (name := body["metadata"]["name"]), f"{body['metadata']['name']}-draft"
     lab.apply(body)
     fetched(lab, target=FACTS, draft=FACTS)
-    for job in until(lambda: two(lab.jobs("engine")), lambda: lab.story(name)):
+    for job in until(lambda: two(lab.jobs("engine")), lambda: lab.describe(name)):
         built(lab, job)
     publish = published(lab)
     lab.wait(name)
@@ -63,16 +63,16 @@ def test_two_servers_serve_scale_suspend_and_merge_into_one(lab: Lab) -> None:
     unwritten(lab, name)
 
     lab.kubectl("scale", "specm", name, "--replicas=2")
-    until(lambda: replicas(lab, target, draft) == [2, 2], lambda: lab.story(name))
+    until(lambda: replicas(lab, target, draft) == [2, 2], lambda: lab.describe(name))
     until(
         lambda: (lab.get("specm", name) or {})["status"]["readyReplicas"] == 2,
-        lambda: lab.story(name),
+        lambda: lab.describe(name),
     )
     lab.patch("specm", name, {"spec": {"suspend": True}})
-    until(lambda: replicas(lab, target, draft) == [None, None], lambda: lab.story(name))
+    until(lambda: replicas(lab, target, draft) == [None, None], lambda: lab.describe(name))
     until(
         lambda: lab.condition(name, "Available")["reason"] == "Suspended",
-        lambda: lab.story(name),
+        lambda: lab.describe(name),
     )
 
     lab.patch("specm", name, {"spec": {"suspend": False, "serving": {"replicas": 1}}})
@@ -80,8 +80,8 @@ def test_two_servers_serve_scale_suspend_and_merge_into_one(lab: Lab) -> None:
     change = {"topology": "SingleServer", "placement": "Shared"}
     lab.patch("specm", name, {"spec": {"speculation": {"draftTarget": change}}})
     published(lab, (publish,))
-    until(lambda: lab.missing("deployment", draft), lambda: lab.story(name))
-    until(lambda: lab.missing("service", draft), lambda: lab.story(name))
+    until(lambda: lab.missing("deployment", draft), lambda: lab.describe(name))
+    until(lambda: lab.missing("service", draft), lambda: lab.describe(name))
     lab.wait(name)
     assert len(lab.jobs("engine")) == 2, "another topology builds nothing"
 
@@ -97,7 +97,7 @@ def test_prebuilt_target_is_published_and_only_the_draft_is_built(lab: Lab) -> N
     lab.apply(body)
     facts = {"target": FACTS, "draft": FACTS, "target-engine": ENGINE}
     fetched(lab, **facts)
-    built(lab, until(lambda: lab.job("engine"), lambda: lab.story(name)))
+    built(lab, until(lambda: lab.job("engine"), lambda: lab.describe(name)))
     published(lab)
     lab.wait(name)
     status = (lab.get("specm", name) or {})["status"]

@@ -1,4 +1,4 @@
-"""`specdec top` through the proxy of a real API server, from a page that is really served."""
+"""`specdec top` reads a served page of metrics through the proxy of a real API server."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.controlplane
 
 
 def own_address() -> str:
-    """An address of this machine that an API server hands requests on to: not a loopback's."""
+    """Return an address of this machine to which an API server forwards requests: no loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent
@@ -30,7 +30,7 @@ def own_address() -> str:
 
 
 def server_pod() -> dict[str, Any]:
-    """A pod with the labels of a serving pod."""
+    """Return a pod with the labels of a serving pod."""
     labels = {
         "app.kubernetes.io/managed-by": "specdec",
         "app.kubernetes.io/component": "server",

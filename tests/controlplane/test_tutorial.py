@@ -1,6 +1,6 @@
-"""The tutorial on a real API server: every output on the page is what kubectl prints there.
+"""The tutorial on a real API server: kubectl prints every output that the page shows.
 
-Pods and the results of their programs are simulated; facts are those of the shipped pair.
+The tests simulate pods and the results of their programs, with the facts of the shipped pair.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import pytest
 
 from cluster.handle import kubectl
 from controlplane.operating import Lab, Object, until
-from controlplane.pipeline import built, claim, published, verified
+from controlplane.pipeline import built, claim, published, two, verified
 from specdec.api import names
 from specdec.jobs import inspection
 from specdec.jobs.artifact_kind import ArtifactKind
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.controlplane
 
 NAME = "reference-draft-target"
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-# The verification of the run that the page shows.
+# The verification result that the page shows.
 MEASURED: dict[str, Any] = {
     "draftedTokens": 636,
     "acceptedTokens": 337,
@@ -37,7 +37,7 @@ MEASURED: dict[str, Any] = {
 
 
 def section(title: str) -> tuple[list[str], list[str]]:
-    """The kubectl commands of a section, and the contents of its text blocks."""
+    """Return the kubectl commands of a section, and its text blocks: the expected outputs."""
     given = re.compile("kubectl |specdec [a-z]+ ")
     (body,) = re.findall(rf"(?ms)^## {title}\n(.*?)(?=^## |\Z)", PAGE)
     blocks = re.findall(r"(?ms)^```(.*?)\n(.*?)^```$", body)
@@ -52,13 +52,13 @@ def arguments(command: str) -> list[str]:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of the rows that `kubectl get specm` printed, without empty ones and the age."""
+    """Return the rows of `kubectl get specm` as cells, without empty cells and the age."""
     return [re.split(r" {2,}", line.strip())[:-1] for line in table.splitlines()]
 
 
 @contextlib.contextmanager
 def watched(lab: Lab, table: str, file: Path) -> Iterator[None]:
-    """Let `kubectl get specm NAME -w` print while the block runs, until it has the page's rows."""
+    """Run `kubectl get specm NAME -w` for the block, and until it has printed the page's rows."""
     argv = [*kubectl(lab.plane.state), "-n", lab.namespace, "get", "specm", NAME, "-w"]
     with file.open("w") as output, subprocess.Popen(argv, stdout=output) as process:
         try:
@@ -75,7 +75,7 @@ def watched(lab: Lab, table: str, file: Path) -> Iterator[None]:
 
 
 def facts() -> Object:
-    """The result of the fetch Job for the shipped pair."""
+    """Return the result of the fetch Job for the shipped pair."""
     roles = ("target", "draft")
     inspected = {role: inspection.inspect(PAIR / role, ArtifactKind.CHECKPOINT) for role in roles}
     models: dict[str, Any] = {
@@ -87,20 +87,16 @@ def facts() -> Object:
 
 def build(lab: Lab) -> None:
     jobs = until(lambda: two(lab.jobs("engine")), "two build Jobs")
-    # The operator must see a pod run before its Job ends, or the resource never has the reason.
+    # The operator must see a running pod before the Job ends, else the resource skips the reason.
     lab.wait(NAME, "EnginesReady", "False", "Building")
     for job in jobs:
         built(lab, job)
 
 
 def publish(lab: Lab, known: tuple[str, ...] = ()) -> None:
-    """Let the publish Job end once the resource has its reason, as in `build`."""
+    """End the publish Job once the resource has the reason Publishing, as in `build`."""
     lab.wait(NAME, "RepositoryReady", "False", "Publishing")
     published(lab, known)
-
-
-def two(jobs: list[str]) -> list[str] | None:
-    return jobs if len(jobs) == 2 else None
 
 
 def test_reader_gets_the_outputs_of_the_tutorial(lab: Lab, tmp_path: Path) -> None:

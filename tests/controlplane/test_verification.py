@@ -26,7 +26,7 @@ pytestmark = pytest.mark.controlplane
 
 
 def shown(lab: Lab) -> dict[str, str]:
-    """The measured columns of `kubectl get`."""
+    """Return the measured columns of `kubectl get`."""
     custom = "ACCEPT:.status.columns.acceptance,SPEED:.status.columns.speed"
     head, row = lab.kubectl("get", "specm", "pair", "-o", f"custom-columns={custom}").splitlines()
     return dict(zip(head.split(), row.split(), strict=True))
@@ -46,7 +46,7 @@ def reasons(lab: Lab) -> set[str]:
 
 
 def built_and_published(lab: Lab, **changes: Object) -> None:
-    """A resource from nothing to where its pods answer."""
+    """Apply a resource and end its Jobs until it is Available."""
     lab.apply(claim("pair"), resource("pair", **changes))
     fetched(lab)
     lab.wait("pair", "EnginesReady", "False", "Building")
@@ -63,7 +63,7 @@ def test_result_is_reported_until_another_revision_serves(lab: Lab) -> None:
     table = lab.kubectl("get", "specm", "pair").splitlines()[0].split()
     assert table.index("SPEED") == table.index("ACCEPT") + 1
     assert status(lab)["speculation"]["planHash"]
-    # Events follow the status that they report.
+    # The operator writes events after the status that they report.
     good = {"DraftTokensObserved", "Equivalent", "Effective"}
     until(lambda: good <= reasons(lab), lambda: f"events of what is good: {reasons(lab)}")
     assert_status_command_shows_all(lab)

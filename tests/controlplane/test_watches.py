@@ -1,4 +1,4 @@
-"""Definitions that are deleted and installed again leave no operator deaf and alive."""
+"""After a CRD is deleted and reinstalled, the operator watches it again or its probe fails."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,27 +16,27 @@ from specdec.controller.watch_monitor import STALLED_AFTER
 pytestmark = pytest.mark.controlplane
 
 DEFINITION = "speculativemodels.specdec.dev"
-# A second between comparisons instead of a minute.
+# One second between comparisons of the watches, instead of a minute.
 QUICK = {"SPECDEC_WATCH_CHECK_SECONDS": "1"}
-# Five comparisons show a dead watch, and the pause after each is twenty times as long as the
+# Five comparisons detect a dead watch. The pause after each is twenty times as long as the
 # comparison, which takes more than a second while other lanes use the processors.
 DETECTION_SECONDS = 480.0
 
 
 @pytest.fixture(scope="module")
 def plane(bare: ControlPlane) -> ControlPlane:
-    """The one on which no other operator runs: it would lose its definition."""
+    """Return the control plane without another operator, which would lose its CRD."""
     install(bare)
     return bare
 
 
 def wait_long(check: Callable[[], bool], operator: Operator, state: str) -> None:
-    """Wait for a state that comes after comparisons; `state` names it in the error."""
+    """Wait for a state that needs several comparisons; `state` names it in the error."""
     until(check, lambda: f"{state}: {operator.log_tail()}", DETECTION_SECONDS)
 
 
-def tended(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
-    """The check, with restarts like the kubelet's: of an operator that ended or is unhealthy."""
+def restarting(operator: Operator, check: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a check that first restarts an ended or unhealthy operator, as the kubelet does."""
 
     def checked() -> bool:
         if operator.ended():
@@ -60,23 +60,23 @@ def test_resource_of_a_reinstalled_definition_is_reconciled(
         for number in range(4):
             name = f"pair-{number}"
             lab.apply(resource(name))
-            accepted = tended(operator, lambda: bool(lab.condition(name)))  # noqa: B023
+            accepted = restarting(operator, lambda: bool(lab.condition(name)))  # noqa: B023
             wait_long(accepted, operator, f"a condition of {name}")
             plane.kubectl("delete", "crd", DEFINITION)
             if number % 2:
                 until(lambda: not known(plane), "no definition")
             define(plane)
         lab.apply(resource("last"))
-        reconciled = tended(operator, lambda: bool(lab.condition("last")))
+        reconciled = restarting(operator, lambda: bool(lab.condition("last")))
         wait_long(reconciled, operator, "a reconcile")
         changed = {"spec": {"suspend": True}}
         lab.patch("specm", "last", changed)
-        suspended = tended(operator, lambda: lab.condition("last")["reason"] == "Suspended")
+        suspended = restarting(operator, lambda: lab.condition("last")["reason"] == "Suspended")
         wait_long(suspended, operator, "a reconcile of a change")
 
 
 def route(lab: Lab) -> Object:
-    """A child of the resource of a kind that came after the operator had started."""
+    """Return a child of the resource, whose CRD the test installs after the operator's start."""
     body = lab.get("specm", "pair")
     assert body is not None
     owner = {key: body[key] for key in ("apiVersion", "kind")}
@@ -91,7 +91,7 @@ def route(lab: Lab) -> Object:
 
 
 def comparisons(operator: Operator) -> float:
-    """The comparisons of HTTPRoutes so far."""
+    """Return the number of comparisons of HTTPRoutes so far."""
     return operator.metric("specdec_api_requests_total", verb="list", kind="HTTPRoute")
 
 
@@ -100,7 +100,7 @@ def test_probe_fails_until_restart_for_a_kind_without_a_watch(
 ) -> None:
     account = plane.service_account(*ACCOUNT)
     namespace = "watches-alone"
-    # An operator of some namespaces may not read definitions: it knows those of its start.
+    # An operator of some namespaces may not read CRDs: it knows the kinds from its start.
     scope = ("-n", namespace)
     alone = {**QUICK, "SPECDEC_NAMESPACES": namespace}
     operator = Operator(account, tmp_path / "operator.log", scope, **alone)
@@ -112,7 +112,7 @@ def test_probe_fails_until_restart_for_a_kind_without_a_watch(
             wait_long(lambda: operator.healthy() == 500, operator, "a failed probe")
             operator.stop()
             operator.start()
-            # More comparisons than the detection of the missing watch took.
+            # More comparisons than the detection of a missing watch takes.
             enough = comparisons(operator) + STALLED_AFTER + 1
 
             def checked() -> bool:

@@ -1,7 +1,7 @@
-"""A tour through everything that one reconcile can do, with the statuses on the way.
+"""A "tour": a run through all actions of a reconcile, which records every status.
 
-Five resources at once: a pair on two servers that merge into one, a service with all optional
-objects, a group of pods over two nodes, one whose download fails, and one that finds no volume.
+Five resources run at once: a pair on two servers that merge into one, a service with all optional
+objects, a group of pods on two nodes, a resource whose download fails, and one without a volume.
 """
 
 import json
@@ -23,12 +23,12 @@ from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
 from specdec.dry_run.simulated_cluster import measurement_result
 
-# The states to reach, in order.
+# Checks of the states that a resource must reach, in order.
 Way = Iterator[Callable[[], bool]]
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 PAIR, RICH, BIG, BROKEN, VAST, LATE = "two", "rich", "big", "broken", "vast", "late"
-# A Job ends once its resource was in one of these phases, so that the tour misses none.
+# A Job may end once its resource had one of these phases, so that the tour records them all.
 PHASES = {
     "fetch": {"Fetching"},
     "engine": {"Building"},
@@ -56,7 +56,7 @@ GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["llm.example.com"]}
 
 
 def resource(name: str, size: str = "1Gi", **spec: Any) -> Object:
-    """A target alone, from a claim with checkpoints."""
+    """Return a target-only resource, whose checkpoint is on a claim."""
     target = {"source": {"pvc": {"claimName": "source", "path": "target"}}, "limits": LIMITS}
     base = {
         "runtime": {"backend": "Reference"},
@@ -70,7 +70,7 @@ def resource(name: str, size: str = "1Gi", **spec: Any) -> Object:
 
 
 def pair() -> Object:
-    """The sample of two servers, with GPUs that the test's cluster has."""
+    """Return the sample of two servers, with GPUs that the test's cluster has."""
     body: Object = yaml.safe_load((SAMPLES / "tensorrt-two-servers.yaml").read_text())
     body["metadata"]["name"] = PAIR
     body["spec"]["storage"] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
@@ -81,14 +81,14 @@ def pair() -> Object:
 
 
 def rich() -> Object:
-    """A service with an autoscaler, a budget, an address and a policy."""
+    """Return a service with an autoscaler, a disruption budget, an Ingress and a NetworkPolicy."""
     serving = {"replicas": 2, "drain": {"timeoutSeconds": 5}, "scaling": BY_HPA}
     networking = {"ingress": INGRESS, "networkPolicy": POLICY}
     return resource(RICH, serving=serving, networking=networking)
 
 
 def big() -> Object:
-    """Every GPU of two nodes."""
+    """Return a resource that uses every GPU of two nodes."""
     body = resource(BIG, serving={"nodesPerReplica": 2, "drain": {"timeoutSeconds": 5}})
     body["spec"]["runtime"] = {"backend": "TensorRT"}
     body["spec"]["gpu"] = pair()["spec"]["gpu"]
@@ -98,7 +98,7 @@ def big() -> Object:
 
 @dataclass
 class Tour:
-    """Simulates Jobs in a namespace and keeps every status; `log` is the operator's."""
+    """Ends Jobs in a namespace and records every status; `log` is the operator's audit log."""
 
     lab: Lab
     log: Log
@@ -144,7 +144,8 @@ class Tour:
         change: Object = {"serving": {"scaling": BY_KEDA}, "networking": networking}
         self.lab.patch("specm", RICH, {"spec": change})
         yield lambda: self.there(**kinds(second, RICH)) and self.without(**kinds(first, RICH))
-        # By its mode: a deleted autoscaler may still set replicas, which would keep the budget.
+        # The mode removes the budget for certain: a deleted autoscaler may still set replicas,
+        # and several replicas would keep the budget.
         serving: Object = {"scaling": None, "replicas": 1, "disruption": {"mode": "Disabled"}}
         change = {"serving": serving, "networking": None}
         self.lab.patch("specm", RICH, {"spec": change})
@@ -161,7 +162,7 @@ class Tour:
         yield lambda: self.now(BROKEN) == "Failed"
 
     def until(self, check: Callable[[], bool], what: str | Callable[[], str]) -> None:
-        """Continue the tour until `check`; every request must be allowed."""
+        """Continue the tour until `check` is true; fail if a request lacks a permission."""
 
         def checked() -> bool:
             self._poll()
@@ -175,32 +176,32 @@ class Tour:
         until(checked, missing, seconds=300)
 
     def phases(self, name: str) -> set[str]:
-        """The phases that a resource was seen in."""
+        """Return all phases that the tour has recorded for a resource."""
         return {phase(body) for body in self.seen if body["metadata"]["name"] == name}
 
     def now(self, name: str) -> str:
-        """The phase a resource was last seen in, of the newest spec; empty until it has one."""
+        """Return the last phase of a resource; empty until its status is of the newest spec."""
         newest = [body for body in self.seen if body["metadata"]["name"] == name][-1:]
         return "".join(phase(body) for body in newest if current(body))
 
     def progress(self) -> str:
-        """The phases and the end of the log, for a failed test."""
+        """Return the phases and the end of the log, for a failed test."""
         phases = {body["metadata"]["name"]: phase(body) for body in self.seen}
         return f"{phases} {self.lab.operator.log_tail()}"
 
     def there(self, **named: str) -> bool:
-        """Whether there is an object of each kind and name."""
+        """Return whether an object exists for each kind and name."""
         return all(self._is_there(kind, name) for kind, name in named.items())
 
     def without(self, **named: str) -> bool:
-        """Whether there is none of these."""
+        """Return whether none of these objects exists."""
         return not any(self._is_there(kind, name) for kind, name in named.items())
 
     def _is_there(self, kind: str, name: str) -> bool:
         return self._api.exists(path(VERSIONS[kind], kind, self.lab.namespace, name))
 
     def _poll(self) -> None:
-        """Keep new statuses, and end the Jobs that are due."""
+        """Record new statuses, and end the Jobs that are due."""
         for body in self._list(f"/apis/{API_VERSION}", PLURAL):
             name = body["metadata"]["name"]
             if "status" in body and self._newest.get(name) != (newest := mark(body)):
@@ -220,7 +221,7 @@ class Tour:
     def _due(self, job: Object) -> bool:
         component, owner = whose(job)
         if owner == BROKEN and PROGRESS not in self.log.used():
-            return False  # how far it is has been asked once, then it may fail
+            return False  # it may fail once the operator has read its progress
         return bool(PHASES[component] & self.phases(owner))
 
     def _end(self, job: Object, pod: str) -> None:
@@ -234,18 +235,18 @@ class Tour:
                 self.lab.namespace, pod, message=json.dumps(message), exit_code=code
             )
         except RefusedError as error:
-            if error.code != 404:  # its Job was superseded meanwhile
+            if error.code != 404:  # the operator has replaced its Job
                 raise
 
 
 def whose(job: Object) -> tuple[str, str]:
-    """The component of a Job, and the resource it belongs to."""
+    """Return the component of a Job, and the resource that owns it."""
     meta = job["metadata"]
     return meta["labels"][names.COMPONENT], meta["ownerReferences"][0]["name"]
 
 
 def result(component: str, owner: str) -> Object:
-    """The result of a simulated program; empty for a measurement."""
+    """Return the result of a Job's program; empty for a measurement."""
     roles = ("target", "draft") if owner == PAIR else ("target",)
     facts = {**FACTS, "heads": 16, "kvHeads": 16}
     models = {
@@ -267,10 +268,10 @@ def phase(body: Object) -> str:
 
 
 def current(body: Object) -> bool:
-    """Whether a status belongs to the newest spec."""
+    """Return whether the status belongs to the newest spec."""
     return bool(body["status"].get("observedGeneration") == body["metadata"]["generation"])
 
 
 def mark(body: Object) -> tuple[int, str]:
-    """What identifies a status among others of the same resource."""
+    """Return a value that differs between the statuses of a resource."""
     return body["metadata"]["generation"], json.dumps(body["status"], sort_keys=True)

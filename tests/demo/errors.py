@@ -1,8 +1,8 @@
-"""What stops the demo."""
+"""The error that stops the demo."""
 
 
 class DemoError(Exception):
-    """One sentence for the user; `exit_status` 2: the machine lacks something."""
+    """A failure as one sentence; `exit_status` 2 means that the machine lacks a requirement."""
 
     def __init__(self, sentence: str, exit_status: int = 1) -> None:
         super().__init__(sentence)

@@ -1,4 +1,4 @@
-"""kubectl as the demo and the end-to-end tests use it: argument lists in, plain values out."""
+"""kubectl for the demo and the end-to-end tests: takes arguments and returns plain values."""
 
 import json
 import os
@@ -26,10 +26,10 @@ class Kubectl:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, given: str | None = None, timeout: float = 60.0) -> str:
-        """Standard output of one command.
+        """Run one command and return its standard output.
 
         Raises:
-            DemoError: it failed; carries kubectl's message.
+            DemoError: the command failed; the error contains kubectl's message.
         """
         try:
             done = subprocess.run(
@@ -52,12 +52,12 @@ class Kubectl:
         return done.stdout
 
     def get(self, *arguments: str) -> dict[str, Any] | None:
-        """An object or a list as JSON; None when it does not exist."""
+        """Return an object or a list as JSON; None if it does not exist."""
         text = self("get", *arguments, "-o", "json", "--ignore-not-found")
         return dict(json.loads(text)) if text.strip() else None
 
     def spawn(self, *arguments: str, errors: int = subprocess.STDOUT) -> subprocess.Popen[str]:
-        """A command that keeps running, with its output as a pipe."""
+        """Start a command that keeps running, with its output as a pipe."""
         return subprocess.Popen(
             [self.program, *arguments],
             env={**os.environ, **self.environment},
@@ -69,7 +69,7 @@ class Kubectl:
 
     @contextmanager
     def forward(self, target: str, *ports: int, seconds: float = 30.0) -> Iterator[dict[int, int]]:
-        """Forward free local ports to `target`; yields local port by remote port.
+        """Forward free local ports to `target`; yield the local port of each remote port.
 
         Raises:
             DemoError: the forwarding failed.
@@ -83,9 +83,9 @@ class Kubectl:
     def watch(
         self, *arguments: str, seconds: float, over: threading.Event | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Objects now and after each change, until `seconds` have passed or `over` is set.
+        """Yield objects now and after each change, until `seconds` have passed or `over` is set.
 
-        A server may end a watch at any time; then it is opened again.
+        A server may end a watch at any time. This method then opens a new watch.
         """
         over = over or threading.Event()
         deadline = time.monotonic() + seconds
@@ -96,17 +96,17 @@ class Kubectl:
                 yield from _documents(process, deadline, over)
             finally:
                 end(process)
-            # Not at once: a stopped API server would get hundreds of requests.
+            # Without this pause, a stopped API server would get hundreds of requests.
             over.wait(0.5)
 
 
 def wait(
     true: Callable[[], bool], seconds: float, what: Callable[[], str], step: float = 0.2
 ) -> None:
-    """Poll until `true()`; the only place that waits between checks.
+    """Poll until `true()` holds.
 
     Raises:
-        DemoError: it did not hold within `seconds`; the sentence is `what()`.
+        DemoError: it did not hold within `seconds`; `what()` is the message.
     """
     deadline = time.monotonic() + seconds
     while not true():
@@ -121,14 +121,14 @@ def _documents(
     decoder, text, lines = json.JSONDecoder(), "", lines_of(process)
     while not over.is_set() and (left := deadline - time.monotonic()) > 0:
         try:
-            # In turns, for nothing else would end the wait of a quiet watch.
+            # Wait in short turns: without events, only the timeout ends this wait.
             line = lines.get(timeout=min(left, _TURN))
         except queue.Empty:
             continue
         if line is None:
             return
         text += line
-        # kubectl writes indented documents one after the other: one ends with a lone brace.
+        # kubectl writes indented documents: each document ends with an unindented brace.
         if line.startswith("}"):
             document, length = decoder.raw_decode(text.lstrip())
             text = text.lstrip()[length:]

@@ -1,4 +1,4 @@
-"""Where the demo runs: the local node of tests/cluster, or kind where Docker is."""
+"""The cluster of the demo: the local node of tests/cluster, or kind on Docker."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from demo.tools import ROOT, Report, run
 from specdec.api import released
 
 NAME = "specdec-demo"
-# Built here under the released names, so that the manifests are applied as they are.
+# The local images have the released names, so that the demo applies unchanged manifests.
 IMAGES = {
     "operator": released.OPERATOR_IMAGE,
     "reference": released.reference_beside(released.OPERATOR_IMAGE),
@@ -23,24 +23,24 @@ IMAGES = {
 
 
 class Machine(Protocol):
-    """A cluster that can be brought up, given images, asked and removed."""
+    """A cluster that the demo creates, loads images into, queries and removes."""
 
     def up(self) -> None:
-        """Bring the cluster up; nothing to do where it is."""
+        """Create the cluster if it does not exist."""
 
     def build(self) -> None:
-        """Build both images and hand them to the cluster."""
+        """Build both images and load them into the cluster."""
 
     def down(self) -> None:
         """Remove the cluster and all that runs in it."""
 
     def kubectl(self) -> Kubectl:
-        """A kubectl for the cluster."""
+        """Return a kubectl for the cluster."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A real kubelet on this machine, in a network namespace of its own."""
+    """A real kubelet on this machine, in its own network namespace."""
 
     report: Report
     name: str = NAME
@@ -111,7 +111,7 @@ class Kind:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdec"
         config = folder / "kind.kubeconfig"
         config.parent.mkdir(parents=True, exist_ok=True)
-        # A file of its own: the user's current context stays what it is.
+        # A separate file does not change the user's current context.
         run(
             self.report,
             "kind",
@@ -135,5 +135,5 @@ class Kind:
 
 
 def machine(kind: Literal["node", "kind"], report: Report) -> Machine:
-    """The machine for `CLUSTER=...`."""
+    """Return the machine for `CLUSTER=...`."""
     return Kind(report) if kind == "kind" else Node(report)

@@ -1,11 +1,11 @@
-"""Conditions as lines: one for each change of status or reason."""
+"""The conditions that the demo shows: one line for each change of status or reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 _WAITING = "Waiting"
-# Measured together by one Job: while it is under way the first stands for all.
+# One Job measures all three. While it runs, the demo shows only the first condition.
 _VERIFIED = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
 _QUIET = (*_VERIFIED[1:], "BenchmarkCompleted")
 _UNDER_WAY = ("Queued", "Stale", "Verifying", _WAITING)
@@ -23,12 +23,12 @@ class Step:
 
 @dataclass
 class Progress:
-    """Remembers what was shown, so that each change is shown once."""
+    """Remembers the shown conditions, so that each change is shown once."""
 
     shown: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def changes(self, model: Mapping[str, Any]) -> list[Step]:
-        """The new conditions of a resource since the last call, without those of an old spec."""
+        """Return the conditions that changed since the last call; none of an older generation."""
         if not _is_current(model):
             return []
         steps = []
@@ -39,7 +39,7 @@ class Progress:
                 condition["reason"],
                 condition.get("message", ""),
             )
-            # Until all is done Ready repeats another condition.
+            # Until it is True, Ready repeats another condition.
             quiet = step.reason == _WAITING or (step.type == "Ready" and step.status != "True")
             unknown = step.type in _QUIET and step.status == "Unknown"
             if (
@@ -53,7 +53,7 @@ class Progress:
 
 
 def is_ready(model: Mapping[str, Any]) -> bool:
-    """Whether the resource as it stands now, not an older generation, is served."""
+    """Return whether the current generation of the resource is served."""
     conditions = model.get("status", {}).get("conditions", [])
     return _is_current(model) and any(
         c["type"] == "Ready" and c["status"] == "True" for c in conditions
@@ -61,14 +61,14 @@ def is_ready(model: Mapping[str, Any]) -> bool:
 
 
 def is_verified(model: Mapping[str, Any]) -> bool:
-    """Whether what serves was measured, whatever came out."""
+    """Return whether the verification of the current generation has ended, with any result."""
     conditions = model.get("status", {}).get("conditions", [])
     reasons = [c["reason"] for c in conditions if c["type"] in _VERIFIED]
     return _is_current(model) and bool(reasons) and not set(reasons) & set(_UNDER_WAY)
 
 
 def has_failed(model: Mapping[str, Any]) -> bool:
-    """Whether the resource waits for a change by the user."""
+    """Return whether the resource failed and needs a change by the user."""
     return _is_current(model) and model["status"].get("phase") == "Failed"
 
 
@@ -78,7 +78,7 @@ def _is_current(model: Mapping[str, Any]) -> bool:
 
 
 def why_not(model: Mapping[str, Any] | None) -> str:
-    """One sentence about what keeps a resource from being served."""
+    """Return one sentence with the reason why a resource is not served."""
     conditions = (model or {}).get("status", {}).get("conditions", [])
     for condition in conditions:
         if condition["status"] != "True":

@@ -1,4 +1,4 @@
-"""What the demo prints: steps with the time since the start, and the streamed answer."""
+"""The output of the demo: steps with the time since the start, and the streamed answer."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from specdec.client.metrics import SpeculationTotals
 
 _MARKS = {"True": "[green]✓[/]", "False": "[yellow]…[/]", "Unknown": "[dim]·[/]"}
 
-# The library's picture asks a server for its font; any other of equal widths does.
+# The SVG of rich downloads its font from a server; any local monospaced font is enough.
 _FONT = re.compile(r"@font-face \{.*?\}\n", re.DOTALL)
 
 
@@ -26,53 +26,53 @@ class Screen:
         self.began = time.monotonic()
 
     def cut(self) -> None:
-        """A recording begins here: what was shown until now is no part of its picture."""
+        """Start the recording here: its picture omits all earlier output."""
         if self.console.record:
             self.console.export_text(clear=True)
 
     def picture(self, title: str) -> str:
-        """What was shown since the last cut, as an SVG that fetches nothing from elsewhere."""
+        """Return the output since the last cut as an SVG that fetches nothing."""
         svg = self.console.export_svg(title=title, unique_id="specdec", clear=False)
         return _FONT.sub("", svg)
 
     def line(self, text: str, mark: str = " ") -> None:
-        """One line of markup behind the elapsed seconds."""
+        """Print one line of markup after the elapsed seconds."""
         elapsed = time.monotonic() - self.began
         self.console.print(f"[dim]{elapsed:7.1f} s[/] {mark} {text}")
 
     def report(self, text: str) -> None:
-        """One line of plain text, as other tools print it."""
+        """Print one line of plain text, such as the output of another tool."""
         self.line(escape(text))
 
     def step(self, step: Step) -> None:
-        """A condition that changed."""
+        """Print a condition that changed."""
         name = f"[bold]{step.type:<16}[/] {step.reason:<14}"
         self.line(f"{name} [dim]{escape(step.message)}[/]", _MARKS[step.status])
 
     @contextmanager
     def part(self, title: str) -> Iterator[None]:
-        """A part of the demo under its title, with the time it took at the end."""
+        """Print the title of a part of the demo, and its duration at the end."""
         began = time.monotonic()
         self.line(f"[bold cyan]{title}[/]", "▸")
         yield
         self.line(f"[dim]{title}: {time.monotonic() - began:.1f} s[/]", "[green]✓[/]")
 
     def heading(self, title: str) -> None:
-        """A rule across the screen."""
+        """Print a title in a rule across the screen."""
         self.console.print()
         self.console.rule(title, align="left")
 
     def prompt(self, text: str) -> None:
-        """The prompt, before its continuation."""
+        """Print the prompt, before its continuation."""
         self.console.print(f"[bold]{escape(text)}[/]", end="")
 
     def chunk(self, text: str, index: int) -> None:
-        """One streamed chunk; two colours in turn show where rounds end."""
+        """Print a streamed chunk; two alternating colours show where rounds end."""
         colour = "green" if index % 2 else "bright_green"
         self.console.print(f"[{colour}]{escape(text)}[/]", end="")
 
     def summary(self, answer: Answer, did: SpeculationTotals, equal: bool | None) -> None:
-        """What speculation did for the answer."""
+        """Print the numbers of speculation for the answer."""
         self.console.print("\n")
         rate = f"{100 * did.accepted / did.drafted:.0f} %" if did.drafted else "-"
         length = f"{did.generated / did.rounds:.2f}" if did.rounds else "-"
@@ -88,6 +88,6 @@ class Screen:
             self.console.print(f"  {name:<26} [bold]{value}[/]")
 
     def block(self, lines: list[str]) -> None:
-        """Commands to copy, indented, nothing interpreted."""
+        """Print indented lines, such as commands to copy, without interpreting markup."""
         for line in lines:
             self.console.print(f"  {escape(line)}")

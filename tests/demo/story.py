@@ -1,4 +1,4 @@
-"""The demo's parts in order; `tests/e2e` uses the same ones."""
+"""The parts of the demo in order; `tests/e2e` uses the same parts."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ OPERATOR = ("specdec-system", "specdec-operator")
 MODEL = "reference-draft-target"
 OPENAI, OPENAI_PORT = "reference-openai", 9000
 LOOKUP = "reference-ngram"
-# Of a line of an answer.
+# Width at which the demo wraps an answer.
 _COLUMNS = 96
 SAMPLES = ROOT / "manifests" / "samples"
 PROMPT = "def read_lines(path):"
@@ -29,18 +29,19 @@ _TOKENS = 96
 
 
 def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
-    """CRD, roles and the operator; returns when it is available in its current image."""
+    """Install CRD, roles and operator; wait until the operator runs its current image."""
     namespace, name = OPERATOR
     before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
     kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"), timeout=120)
-    # The names first: kubectl refuses conditions that are null, which are set together with them.
+    # Wait for the names first: `kubectl wait` fails while the conditions are null, and the API
+    # server sets both together.
     for condition in (
         "jsonpath={.status.acceptedNames.kind}=SpeculativeModel",
         "condition=Established",
     ):
         kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
     if before is not None:
-        # The tag stays the same when the image behind it changes.
+        # A rebuilt image has the same tag, so only a restart starts it.
         kubectl("rollout", "restart", f"deployment/{name}", "-n", namespace)
     command = ("rollout", "status", f"deployment/{name}", "-n", namespace)
     try:
@@ -50,8 +51,8 @@ def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
 
 
 def seed_pair(kubectl: Kubectl, seconds: float = 120.0) -> None:
-    """The claim with the tiny model pair; returns when both checkpoints lie on it."""
-    # A Job of an earlier version stays in a cluster that was kept, and its template cannot change.
+    """Create the claim with the tiny model pair; wait until it holds both checkpoints."""
+    # A kept cluster may have the Job of an earlier version, whose template cannot change.
     kubectl("delete", "job", "reference-pair", "--ignore-not-found")
     kubectl("apply", "-f", str(SAMPLES / "reference-pair.yaml"))
     try:
@@ -69,10 +70,10 @@ def follow(
     progress: Progress | None = None,
     done: Callable[[Mapping[str, Any]], bool] = is_ready,
 ) -> None:
-    """Show every change of a resource's conditions until it is served, or otherwise done.
+    """Show all changes of a resource's conditions until `done` holds (default: it is served).
 
     Raises:
-        DemoError: it failed, or was not served within `seconds`; names the stage at fault.
+        DemoError: it failed, or was not served within `seconds`; names the failing stage.
     """
     shown, last = progress or Progress(), None
     for last in kubectl.watch("speculativemodel", model, seconds=seconds):
@@ -86,7 +87,7 @@ def follow(
 
 
 def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> Answer:
-    """Stream a continuation through `tensorrt_llm_bls` and compare it with the plain path."""
+    """Stream a continuation through `tensorrt_llm_bls` and compare it with `ensemble`."""
     with kubectl.forward(f"service/{model}", 8001, 8002) as ports:
         grpc, http = f"localhost:{ports[8001]}", f"localhost:{ports[8002]}"
         before = metrics.read(http)
@@ -105,7 +106,7 @@ def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> A
 
 
 def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.SpeculationTotals:
-    """What the one request did; the server publishes its counters a moment after the answer."""
+    """Return the counts of the request, which the server publishes shortly after the answer."""
     seen: list[metrics.SpeculationTotals] = []
 
     def still() -> bool:
@@ -117,7 +118,7 @@ def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.Speculatio
 
 
 def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
-    """Request a chat completion of the OpenAI endpoint, and show the call and its answer.
+    """Request a chat completion from the OpenAI endpoint, and show the call and its answer.
 
     Raises:
         DemoError: the endpoint gave no answer, or one without accepted draft tokens.
@@ -147,7 +148,7 @@ def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
 
 
 def show_next_steps(machine: Machine, screen: Screen) -> None:
-    """Commands that inspect the demo and remove it."""
+    """Print commands that inspect the demo and remove it."""
     kubectl = machine.kubectl()
     screen.heading("Explore")
     screen.block(
@@ -170,7 +171,7 @@ def show_next_steps(machine: Machine, screen: Screen) -> None:
 
 
 def run(machine: Machine, screen: Screen) -> None:
-    """The whole demo, without the commands to try next."""
+    """Run the whole demo, without the commands to try next."""
     with screen.part("Cluster"):
         machine.up()
     with screen.part("Images"):
@@ -185,7 +186,7 @@ def run(machine: Machine, screen: Screen) -> None:
     with screen.part(f"SpeculativeModel {MODEL}"):
         kubectl("apply", "-f", str(SAMPLES / f"{MODEL}.yaml"))
         follow(kubectl, screen, MODEL, progress=progress)
-    # Its requests would be counted among those of the demo.
+    # Wait for it: otherwise its requests count among those of the demo.
     with screen.part("Verification"):
         follow(kubectl, screen, MODEL, 120, progress, is_verified)
     screen.heading("Answer: prompt in bold, each chunk is what one round accepted")
@@ -211,7 +212,7 @@ def _has_namespace(kubectl: Kubectl) -> bool:
 
 
 def _pods(kubectl: Kubectl, namespace: str) -> str:
-    """What the newest unready pod of a namespace waits for, as the cluster reports it."""
+    """Return the message of a pod in the namespace that explains why it is not ready."""
     pods: list[dict[str, Any]] = (kubectl.get("pods", "-n", namespace) or {}).get("items", [])
     for pod in reversed(pods):
         for status in pod["status"].get("containerStatuses", []):
@@ -226,7 +227,7 @@ def _pods(kubectl: Kubectl, namespace: str) -> str:
 
 
 def prompts(count: int) -> list[str]:
-    """Held-out prompts that ship beside the pair."""
+    """Return held-out prompts that ship with the pair."""
     file = Path(ROOT, "operator/specdec/payload/pair/prompts.jsonl")
     lines = file.read_text(encoding="utf-8").splitlines()[:count]
     return [json.loads(line)["prompt"] for line in lines]

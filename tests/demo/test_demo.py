@@ -34,7 +34,7 @@ Program = Callable[[str, str], Path]
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Writes a Python program under a name that is first on PATH."""
+    """Return a function that writes a Python program into the first folder on PATH."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def write(name: str, body: str) -> Path:
@@ -107,7 +107,7 @@ def test_why_not_names_the_first_condition_that_is_not_true() -> None:
 
 
 def test_watch_yields_whole_objects_and_reopens(program: Program, tmp_path: Path) -> None:
-    # Ends after two objects, as an API server ends a watch at any time.
+    # kubectl ends after two objects, as an API server may end a watch at any time.
     kubectl = program("kubectl", 'for n in (1, 2): print(json.dumps({"n": {"n": n}}, indent=4))')
     seen = []
     for document in Kubectl(str(kubectl)).watch("specm", "x", seconds=20):
@@ -194,7 +194,7 @@ def test_tool_that_hangs_is_stopped_at_its_deadline(
     passed = 0.0
 
     def report(_: str) -> None:
-        """The deadline passes with the first output, however long the start took."""
+        """Move the clock past the deadline at the first output, however long the start took."""
         nonlocal passed
         passed = 60.0
 
@@ -261,7 +261,7 @@ def test_summary_shows_counts_and_equality() -> None:
 
 
 def written(svg: str) -> str:
-    """The text in a picture."""
+    """Return the text in a picture."""
     return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)))
 
 

@@ -1,4 +1,4 @@
-"""Other programs, run with their output line by line and a deadline."""
+"""Other programs: they run with a deadline, and their output is shown line by line."""
 
 import os
 import queue
@@ -20,7 +20,7 @@ def run(report: Report, *argv: str, seconds: float = _LONGEST) -> None:
     """Run a program to its end, showing its output line by line.
 
     Raises:
-        DemoError: it failed, carrying its last line; or it did not end in time.
+        DemoError: the program failed (the message is its last line) or did not end in time.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -50,7 +50,7 @@ def run(report: Report, *argv: str, seconds: float = _LONGEST) -> None:
 
 
 def lines_of(process: subprocess.Popen[str]) -> "queue.SimpleQueue[str | None]":
-    """The process's output line by line, then None: read in a thread so that a wait can end."""
+    """Return a queue of output lines, then None. A thread reads them, so waits can time out."""
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def read() -> None:

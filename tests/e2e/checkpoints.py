@@ -1,4 +1,4 @@
-"""Checkpoints that are made of the pair's, to be served on the node."""
+"""Changed copies of the pair's checkpoints, which tests serve on the node."""
 
 import json
 import shutil
@@ -11,20 +11,20 @@ from safetensors.numpy import load_file, save_file
 
 from e2e.world import PAIR, World
 
-# The output projections of a decoder layer: with zeros it adds nothing to its input.
+# The output projections of a decoder layer. With zeros there, the layer adds nothing to its input.
 _OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 _LAYERS = "model.layers."
 
 
 class Copies:
-    """Makes copies of the pair's checkpoints beside them on the claim, to be changed."""
+    """Makes copies of the pair's checkpoints on the same claim; a test may change them."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._made: list[Path] = []
 
     def __call__(self, role: str, name: str) -> Path:
-        """The folder of a new copy; `name` is also its path as a source."""
+        """Copy a checkpoint; return the new folder, which has the path `name` as a source."""
         folder = self._root / name
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self._root / role, folder)
@@ -32,14 +32,14 @@ class Copies:
         return folder
 
     def clear(self) -> None:
-        """Remove them."""
+        """Remove all copies."""
         while self._made:
             shutil.rmtree(self._made.pop())
 
 
 @contextmanager
 def copying(world: World) -> Iterator[Copies]:
-    """Copies that are removed at the end."""
+    """Yield a maker of copies, and remove the copies at the end."""
     made = Copies(world.folder(PAIR))
     try:
         yield made
@@ -48,10 +48,10 @@ def copying(world: World) -> Iterator[Copies]:
 
 
 def deepen(folder: Path, layers: int) -> None:
-    """Give a checkpoint more layers that add nothing: the same answers, but much slower.
+    """Give a checkpoint more layers that add nothing: its answers stay equal, but take longer.
 
-    The new layers are copies of the first one with output projections of zeros: all is computed,
-    and nothing is added.
+    Each new layer is a copy of the first layer, with zeros as output projections. The engine still
+    computes the whole layer.
     """
     file, settings = folder / "model.safetensors", folder / "config.json"
     tensors, config = load_file(file), json.loads(settings.read_text())
@@ -63,6 +63,6 @@ def deepen(folder: Path, layers: int) -> None:
             weights = np.zeros_like(tensor) if name in _OUTPUTS else tensor
             tensors[f"{_LAYERS}{index}.{name}"] = weights
     save_file(tensors, file, {"format": "pt"})
-    # The library makes files that only their owner may read, and pods run as another user.
+    # The library writes files that only their owner may read, but pods run as another user.
     file.chmod(0o644)
     settings.write_text(json.dumps({**config, "num_hidden_layers": layers}))

@@ -24,11 +24,11 @@ KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the layer; where no node can run, skip it with one line."""
+    """Mark the tests of this layer; skip them with one message where no node can run."""
     ours = [item for item in items if "e2e" in item.path.parts]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
-        # The first one waits until another process has built the programs and started the node.
+        # The first test waits until another process has built the programs and started the node.
         item.add_marker(pytest.mark.timeout(1800))
     if ours and (sys.platform != "linux" or os.geteuid() != 0):
         why = f"{len(ours)} tests on a real node need Linux and root: run `sudo make e2e`"
@@ -39,13 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="package")
 def world() -> Iterator[World]:
-    """The node with the operator; SPECDEC_E2E_KEEP=1 leaves it up for the next run."""
+    """Yield the node with the operator; SPECDEC_E2E_KEEP=1 keeps it for the next run."""
     with up(NAME, install, keep=KEEP) as made:
         yield made
 
 
 def install(node: Node, kubectl: Kubectl) -> None:
-    """The operator by README's lines, from a registry; the demo installs the manifests."""
+    """Install the operator from a registry by README's commands; the demo uses the manifests."""
     binaries.ensure(["helm"], report)
     for target, tag in IMAGES.items():
         node.push(target, tag)
@@ -60,14 +60,14 @@ def install(node: Node, kubectl: Kubectl) -> None:
             helm[1] = "upgrade"
         run(helm, "--timeout=180s")
     if kept is not None:
-        # The tag stays the same when the image behind it changes.
+        # The tag does not change with the image, so only a restart uses the new image.
         kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
         rolled_out(kubectl)
     Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, "--timeout=120s")
 
 
 def by_kustomize(run: Release, kubectl: Kubectl) -> None:
-    """Install the operator by README's other line, wait for it, and remove it."""
+    """Install the operator by README's kustomize command, wait for it, and remove it."""
     apply = line("kubectl", "apply", has="manifests/install?")
     run(apply)
     rolled_out(kubectl)
@@ -82,20 +82,20 @@ def rolled_out(kubectl: Kubectl) -> None:
 
 @pytest.fixture(scope="package")
 def record(world: World) -> Iterator[Record]:
-    """The statuses and requests of the operator since the first test began."""
+    """Yield a record of the operator's statuses and requests since the first test began."""
     with recording(world) as made:
         yield made
 
 
 @pytest.fixture(scope="package")
 def gpus(world: World) -> None:
-    """Simulated GPUs; the node offers none before a test asks for them."""
+    """Let the node offer simulated GPUs; it offers none before the first test that needs them."""
     world.node.offer_gpus(8)
 
 
 @pytest.fixture(scope="package")
 def early(world: World, request: pytest.FixtureRequest) -> EarlyResources:
-    """The resources of tests that have not begun."""
+    """Return the resources of the tests that have not begun."""
     return EarlyResources(world, request.session.items)
 
 
@@ -112,14 +112,14 @@ def _clean(world: World, record: Record) -> Iterator[None]:
 
 @pytest.fixture
 def copies(world: World) -> Iterator[Copies]:
-    """Checkpoints like the pair's, to be changed; removed after the test."""
+    """Yield a maker of checkpoint copies, which a test may change; remove them after the test."""
     with copying(world) as made:
         yield made
 
 
 @pytest.fixture
 def served(world: World) -> str:
-    """A resource that many tests share; its spec is reset for each test."""
+    """Return the resource that many tests share; reset its spec before each test."""
     body = model("served", suspend=False, serving={"replicas": 1})
     world.apply(body, keep=True)
     world.ready("served")

@@ -1,7 +1,7 @@
 """Resources that start while earlier tests run: `@pytest.mark.early(body)` on a test.
 
-A pod takes longer to start than most tests take, and waits most of that time. The test applies the
-resource itself as well, and owns it.
+Most tests are shorter than the start of a pod, and a starting pod mostly waits. The test also
+applies the resource itself, and then owns it.
 """
 
 import os
@@ -12,12 +12,12 @@ import pytest
 from e2e.world import Object, World
 from support.lanes import lane
 
-# Tests ahead. More of them would keep more idle servers on the node, whose probes cost time.
+# Number of following tests. More would keep more idle servers, whose probes cost processor time.
 _TESTS = 2
 
 
 class EarlyResources:
-    """Applies the resources of the next tests, each once: a test may change its own."""
+    """Applies the resources of the next tests, each only once: a test may change its resource."""
 
     def __init__(self, world: World, items: Sequence[pytest.Item]) -> None:
         self._world = world
@@ -26,8 +26,8 @@ class EarlyResources:
         self._applied: set[str] = set()
 
     def apply_next(self, item: pytest.Item) -> None:
-        """Apply what the tests after this one are marked with."""
-        # Another process runs the other lanes of a parallel run.
+        """Apply the resources in the `early` marks of the tests after this test."""
+        # In a parallel run, another process runs the tests of the other lanes.
         same = lane(item.nodeid)
         items = [i for i in self._items if not self._is_worker or lane(i.nodeid) == same]
         first = items.index(item) + 1

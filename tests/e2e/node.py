@@ -37,10 +37,10 @@ def _manifests(node: Node, kubectl: Kubectl) -> None:
 def up(
     name: str, install: Callable[[Node, Kubectl], None] = _manifests, *, keep: bool = False
 ) -> Iterator[World]:
-    """A node without GPUs, with the operator, the pair and a claim to share; `keep` leaves it.
+    """Yield a node without GPUs, with the operator, the pair and a shared claim; `keep` keeps it.
 
-    Processes of one run share the node. The first works in the namespace `default`, and each other
-    one in a namespace of its own.
+    Processes of one run share the node. The first process uses the namespace `default`, and each
+    other process uses a namespace of its own.
     """
     sharing = Sharing(name)
     with sharing.joining() as others:
@@ -59,7 +59,7 @@ def up(
 
 
 def _started(name: str, *, anew: bool, keep: bool) -> Node:
-    # The node's audit log shows what the operator asks the API server.
+    # The node's audit log records the operator's requests to the API server.
     account = f"system:serviceaccount:{':'.join(ACCOUNT)}"
     if anew:
         lifecycle.down(name, report)
@@ -73,7 +73,7 @@ def _stop(name: str, others: int, *, keep: bool) -> None:
 
 
 def _world(node: Node, namespace: str) -> World:
-    """A namespace with the pair and a claim to share."""
+    """Return a namespace with the pair and a shared claim."""
     config = json.loads(node.kubeconfig.read_text("utf-8"))
     config["contexts"][0]["context"]["namespace"] = namespace
     kubeconfig = node.state.folder / f"{namespace}.kubeconfig"

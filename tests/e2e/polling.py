@@ -1,4 +1,4 @@
-"""Checks of files and addresses, once or repeatedly."""
+"""Single and repeated checks of files and addresses."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def listens(url: str) -> bool:
-    """Whether a server accepts a connection at `host:port`."""
+    """Return whether a server accepts a connection at `host:port`."""
     host, _, port = url.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
@@ -18,7 +18,7 @@ def listens(url: str) -> bool:
 
 
 def whole(kind: str, folder: Path) -> bool:
-    """Whether a directory of a model volume has what those of its kind have when finished."""
+    """Return whether a directory of a model volume has all files of a finished one of its kind."""
     if kind == "engines":
         return all((folder / name).is_file() for name in ("config.json", "manifest.json"))
     if kind == "repositories":
@@ -28,7 +28,7 @@ def whole(kind: str, folder: Path) -> bool:
 
 @contextmanager
 def repeating(check: Callable[[], list[str]]) -> Iterator[list[str]]:
-    """Check ten times a second; the list collects the results."""
+    """Run the check ten times a second; yield the list that collects the results."""
     results: list[str] = []
     over = threading.Event()
 

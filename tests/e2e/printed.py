@@ -1,4 +1,4 @@
-"""Commands of the guides, run as printed with a login to the node."""
+"""Runs commands of the guides as printed, with a login to the node."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def as_printed(
     folder: Path = ROOT,
     given: str | None = None,
 ) -> Done:
-    """Run a command to its end, which must be a success."""
+    """Run a command until it ends, check that it succeeds, and return its output."""
     process = started(world, command, login=login, folder=folder)
     output, errors = process.communicate(given, timeout=700)
     assert process.returncode == 0, (command, output, errors)
@@ -29,7 +29,7 @@ def as_printed(
 
 
 def first_line(world: World, command: list[str], *, login: Path, folder: Path) -> str:
-    """The first line of a command that only Ctrl-C ends."""
+    """Return the first line of a command that only Ctrl-C ends, and end the command."""
     process = started(world, command, login=login, folder=folder)
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -42,13 +42,13 @@ def first_line(world: World, command: list[str], *, login: Path, folder: Path) -
 def started(
     world: World, command: list[str], *, login: Path | None, folder: Path
 ) -> "subprocess.Popen[str]":
-    """The process of a command, with kubectl and specdec on its path."""
+    """Start a command with kubectl and specdec on its path, and return the process."""
     programs = (Path(sys.executable).parent, binaries.path("kubectl").parent)
     environment = {
         "KUBECONFIG": str(login or world.kubeconfig),
         "PATH": os.pathsep.join((*map(str, programs), os.environ["PATH"])),
     }
-    # A process group in the background ignores the signal, and hands that on to its children.
+    # A process group in the background ignores SIGINT, and its children inherit that.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(

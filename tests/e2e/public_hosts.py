@@ -1,7 +1,7 @@
-"""Public hosts on this machine, so that a command that names them runs as it is printed.
+"""Serves public hosts on this machine, so that a command with their names runs as printed.
 
-A client with `HTTPS_PROXY` asks the proxy for a host. The proxy answers with a certificate for
-that host, and reads what is requested from a local server that speaks HTTP without TLS.
+A client with `HTTPS_PROXY` connects to the host through the proxy. The proxy presents a
+certificate for that host, and forwards each request to a local server that uses HTTP without TLS.
 """
 
 import http.client
@@ -17,13 +17,13 @@ from typing_extensions import override
 
 from support import certificates
 
-# Headers of one connection, which is another one here.
+# Headers that apply to a single connection: the proxy does not forward them.
 _OF_THE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding"})
 
 
 @contextmanager
 def serving(folder: Path, servers: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Serve each host from the local server `host:port` of its name; yields a client's variables.
+    """Serve each public host from its local server `host:port`; yield a client's variables.
 
     The certificates go into `folder`, which must be empty.
     """
@@ -40,7 +40,7 @@ def serving(folder: Path, servers: Mapping[str, str]) -> Iterator[dict[str, str]
 
 
 class _Proxy(ThreadingHTTPServer):
-    # A client that keeps its connection has ended before the proxy does.
+    # The end of the proxy waits for open connections. That is safe, because its clients end first.
     daemon_threads = False
 
     def __init__(self, tls: ssl.SSLContext, servers: Mapping[str, str]) -> None:
@@ -49,7 +49,7 @@ class _Proxy(ThreadingHTTPServer):
 
 
 class _Connection(BaseHTTPRequestHandler):
-    """First CONNECT, and then requests to the host of the CONNECT."""
+    """A connection: the client sends CONNECT, and then requests to the host of the CONNECT."""
 
     protocol_version = "HTTP/1.1"
     server: _Proxy
@@ -57,7 +57,7 @@ class _Connection(BaseHTTPRequestHandler):
     _local = ""
 
     def do_CONNECT(self) -> None:
-        """Continue as the host."""
+        """Accept CONNECT, and continue with TLS as the requested host."""
         self._local = self.server.servers.get(self.path.partition(":")[0], "")
         if not self._local:
             self.send_error(502, "No such host here")
@@ -66,13 +66,13 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         plain = self.connection
         self.connection = self.server.tls.wrap_socket(plain, server_side=True)
-        # `finish` closes both files, and the server closes the socket that it has accepted.
+        # `finish` closes the TLS connection, and the server closes the accepted socket.
         self.request = self.connection
         self.setup()
         self.close_connection = False
 
     def do_GET(self) -> None:
-        """Pass on what the local server answers."""
+        """Forward a request to the local server, and return its response to the client."""
         with closing(http.client.HTTPConnection(self._local, timeout=60)) as local:
             headers = {"Accept": self.headers.get("Accept", "*/*")}
             local.request(self.command, self.path, headers=headers)
@@ -81,7 +81,7 @@ class _Connection(BaseHTTPRequestHandler):
             for name, value in answer.getheaders():
                 if name.lower() not in _OF_THE_CONNECTION:
                     self.send_header(name, value)
-            # The end of a body without a length is the end of the connection.
+            # The client reads a body without a length until the connection ends.
             self.send_header("Connection", "close")
             self.end_headers()
             shutil.copyfileobj(answer, self.wfile)

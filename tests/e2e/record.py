@@ -1,4 +1,4 @@
-"""The statuses of a whole run, by a watch, and every request of the operator."""
+"""Records all statuses of a run by a watch, and every request of the operator."""
 
 import threading
 from collections.abc import Iterator
@@ -11,32 +11,32 @@ from demo.kubectl import Kubectl
 from e2e.world import Object, World
 from specdec.api.model import API_VERSION, PLURAL
 
-# Longer than any run; the watch ends with the record.
+# Longer than any run; the watch ends when the recording ends.
 _SECONDS = 86400.0
 _READING = {"get", "list", "watch"}
 
 
 @dataclass
 class Record:
-    """Each distinct status of each SpeculativeModel, in the order they came; `log` is of all."""
+    """The distinct statuses of all SpeculativeModels, in order; `log` has the requests."""
 
     log: Log
     statuses: list[Object] = field(default_factory=list)
     _known: set[tuple[str, int, str]] = field(default_factory=set)
 
     def add(self, body: Object) -> None:
-        """Keep a resource whose status was not seen before."""
+        """Add the resource if it has a new status."""
         if "status" in body and not self.has(body):
             self._known.add(_key(body))
             self.statuses.append(body)
 
     def has(self, body: Object) -> bool:
-        """Whether this very status of the resource was seen."""
+        """Return whether the record has exactly this status of the resource."""
         return _key(body) in self._known
 
 
 def written(log: Log) -> set[Right]:
-    """The rights by which the operator's account has changed SpeculativeModels."""
+    """Return the permissions that the operator's account used to change SpeculativeModels."""
     group = API_VERSION.partition("/")[0]
     return {
         right
@@ -49,7 +49,7 @@ def written(log: Log) -> set[Right]:
 
 @contextmanager
 def recording(world: World) -> Iterator[Record]:
-    """Record from here on, in all namespaces."""
+    """Record statuses and requests in all namespaces from now on; yield the record."""
     record, over = Record(Log(world.node.audit_log)), threading.Event()
     thread = threading.Thread(target=_follow, args=(world.kubectl, record, over))
     thread.start()

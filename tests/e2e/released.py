@@ -1,8 +1,8 @@
-"""A release of this tree for one node, and README's lines that install it.
+"""A release of this tree for one node, and README's commands that install it.
 
-Every line runs as it is printed, from an empty folder. The public hosts that it names are on this
-machine: the node's registry is `ghcr.io`, and git reads a repository with this tree and the tag of
-the release in place of the one on `github.com`.
+Every command runs as printed, from an empty folder. This machine replaces the public hosts in it:
+the node's registry is `ghcr.io`. In place of the repository on `github.com`, git reads a local
+repository with this tree and the tag of the release.
 """
 
 import os
@@ -22,20 +22,20 @@ from e2e import public_hosts
 from specdec import __version__
 from support.quickstarts import ROOT, typed
 
-# The folders that README's line of kustomize reads.
+# The folders that README's kustomize command reads.
 _TREE = ("crds", "manifests")
 _GIT = "https://github.com/specdec/specdec"
 
 
 @dataclass(frozen=True)
 class Release:
-    """What runs the lines: an empty folder and the variables of a reader's shell."""
+    """Runs README's commands in an empty folder, with the variables of a reader's shell."""
 
     desk: Path
     environment: dict[str, str]
 
     def __call__(self, line: list[str], *more: str) -> str:
-        """Run a line, with more arguments at its end; returns what it printed."""
+        """Run a command with more arguments at its end, and return its output."""
         done = subprocess.run(
             [*line, *more], cwd=self.desk, env=self.environment, capture_output=True, text=True
         )
@@ -45,7 +45,7 @@ class Release:
 
 @contextmanager
 def release(node: Node) -> Iterator[Release]:
-    """Publish the chart and the manifests, and yield what runs README's lines against the node."""
+    """Publish chart and manifests; yield a release that runs README's commands on the node."""
     with tempfile.TemporaryDirectory(prefix="specdec-release-") as folder:
         place = Path(folder)
         for name in ("desk", "home", "hosts"):
@@ -58,7 +58,7 @@ def release(node: Node) -> Iterator[Release]:
                 "PATH": f"{_programs(place / 'bin')}:{os.environ['PATH']}",
                 "HOME": str(place / "home"),
                 "KUBECONFIG": str(node.kubeconfig),
-                # Only the public hosts are behind the proxy.
+                # Requests to the node itself bypass the proxy.
                 "NO_PROXY": node.state.addresses.host,
                 "GIT_CONFIG_COUNT": "1",
                 "GIT_CONFIG_KEY_0": f"url.{place / 'specdec'}.insteadOf",
@@ -69,7 +69,7 @@ def release(node: Node) -> Iterator[Release]:
 
 
 def line(*begin: str, has: str = "") -> list[str]:
-    """README's only line with this beginning and this text."""
+    """Return README's only command that begins with `begin` and contains `has`."""
     (only,) = [
         command
         for command in typed(ROOT / "README.md")
@@ -79,14 +79,14 @@ def line(*begin: str, has: str = "") -> list[str]:
 
 
 def build_wheel(folder: Path) -> None:
-    """The package that a release uploads to the index."""
+    """Build the package that a release uploads to the package index."""
     uv = Path(sys.executable).with_name("uv")
     argv = [str(uv), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
     subprocess.run(argv, check=True, capture_output=True)
 
 
 def _programs(folder: Path) -> Path:
-    """A folder with the pinned programs under the names that a reader types."""
+    """Make a folder with the pinned programs under the names that a reader types."""
     folder.mkdir()
     for name in ("helm", "kubectl"):
         (folder / name).symlink_to(binaries.path(name))

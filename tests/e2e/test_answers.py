@@ -1,4 +1,4 @@
-"""The main job: apply a resource, get speculative tokens from a real tritonserver pod."""
+"""The main use: apply a resource, and get speculative tokens from a real tritonserver pod."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ OTHERS = (
 
 
 def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
-    """It asks for no GPU: the node has none until a test needs them."""
+    """The resource requests no GPU: the node offers none until a test needs them."""
     ready = world.ready(world.apply(model("answers")))
     assert ready["status"]["phase"] == "Serving"
     assert ready["status"]["readyReplicas"] == 1
@@ -62,7 +62,7 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
         events = world.listed("events.events.k8s.io")
         return {e["reason"] for e in events if e.get("regarding", {}).get("name") == served}
 
-    # Events follow the status that they report.
+    # An event appears after the status that it reports.
     world.wait(
         lambda: expected <= reasons(),
         DEADLINE_SECONDS,
@@ -85,7 +85,7 @@ def test_other_methods_answer_like_draft_target(world: World, served: str) -> No
 
 
 def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) -> None:
-    """The commands of docs/start-cpu.md from the models to the answers, and the deletion."""
+    """Run the commands of docs/start-cpu.md from the models to the answers, and the deletion."""
     commands = typed(ROOT / "docs" / "start-cpu.md")
     begin = [command[-1] for command in commands].index("manifests/samples/reference-pair.yaml")
     end = commands.index(["kubectl", "delete", "specm", GUIDED])

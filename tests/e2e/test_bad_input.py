@@ -1,4 +1,4 @@
-"""Mistakes of a user: each condition names the fix, and no data is lost."""
+"""User mistakes: for each mistake, a condition names the fix, and no data is lost."""
 
 import json
 import os
@@ -20,20 +20,20 @@ TINY = {
     "storageClassName": "specdec-tiny",
     "accessMode": "ReadWriteOnce",
 }
-# A hundredth of a core does not load a server within the shortest budget.
+# With a hundredth of a core, a server does not load within the shortest startup budget.
 CRAWLING = {
     "probes": {"startupBudgetSeconds": 30},
     "drain": {"timeoutSeconds": 0},
     "resources": {"requests": {"cpu": "10m"}, "limits": {"cpu": "10m"}},
 }
-# Lasting faults that take long to show: all resources are applied before the first test.
+# Lasting faults that appear slowly: the first test starts after all resources are applied.
 LASTING = {
     body["metadata"]["name"]: body
     for body in (
         model("slow", serving=CRAWLING),
         model("damaged", claim=None),
         model("full", storage=TINY),
-        # The pause image lacks everything that a build needs.
+        # The pause image has none of the programs that a build needs.
         model("broken", runtime={"image": PAUSE}, build={"backoffLimit": 0}),
         model("imageless", runtime={"image": IMAGE}),
     )
@@ -76,7 +76,7 @@ def test_corrupt_safetensors_are_reported(world: World, copies: Copies) -> None:
     name = world.apply(with_draft("cut", "cut-draft"))
     condition = world.until(name, "ModelsFetched", "CheckpointCorrupt")
     assert "model.safetensors" in condition["message"]
-    # Not retried: the Job controller reports it a moment later.
+    # The Job is not retried. The Job controller reports that a moment later.
     world.wait(
         lambda: "kubectl delete job" in world.condition(name, "ModelsFetched")["message"],
         DEADLINE_SECONDS,
@@ -151,7 +151,7 @@ def test_server_that_cannot_load_reports_its_error(world: World) -> None:
     world.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
     condition = world.until(name, "Available", "CrashLoop")
     assert key[:12] in condition["message"]
-    # A load that failed is a reason to read everything.
+    # After a failed load, the publish Job reads every file.
     world.ready(name)
     notes = [event.get("note", "") for event in world.listed("events.events.k8s.io")]
     sentence = f"the draft engine {key[:16]} is damaged (rank0.engine has other content)"
@@ -159,7 +159,7 @@ def test_server_that_cannot_load_reports_its_error(world: World) -> None:
 
 
 def spoil(engine: Path) -> None:
-    """Damage that only reading shows, as of a failing disk: size and time stay."""
+    """Damage a file like a failing disk: change its content, but not its size or times."""
     before = engine.stat()
     with engine.open("r+b") as file:
         file.write(b"\0" * 16)

@@ -1,6 +1,6 @@
 """`specdec certify` on the real node: two entries with an interruption, and the whole matrix.
 
-It runs with the rights that docs/certify.md lists, and no others.
+The command runs with only the permissions that docs/certify.md lists.
 """
 
 import json
@@ -20,7 +20,7 @@ from e2e.world import Object, World
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "certifier"
-# Every run proves these; the rest of the matrix is tried when the code of certify changed.
+# Every run tests these entries. The other entries run only when the code of certify changed.
 FEW = ("baseline", "draft-target-shared")
 ALL = (*FEW, "logits", "lookahead", "ngram")
 SECONDS = 600
@@ -28,7 +28,7 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig of an account with the rights of the page."""
+    """Return a kubeconfig of an account with the permissions that docs/certify.md lists."""
     page = (ROOT / "docs" / "certify.md").read_text("utf-8")
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     objects: list[Object] = [{"kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}]
@@ -55,13 +55,13 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one run, which both tests continue."""
+    """Return the output folder; the second test continues the run of the first test in it."""
     return tmp_path_factory.mktemp("certify") / "out"
 
 
 def start(login: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The command as a user starts it, with few prompts."""
-    # A process group in the background ignores the signal, and hands that on to its children.
+    """Start the command as a user does, with few prompts."""
+    # A process group in the background ignores SIGINT, and its children inherit that.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     short = ("--prompts", "4", "--output-tokens", "16", "--timeout", "8")
     argv = ("certify", "--backend", "Reference", "-o", str(out), *short)
@@ -77,14 +77,14 @@ def start(login: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def entry(out: Path, name: str) -> Object:
-    """The result of an entry; empty before it starts."""
+    """Return the result of an entry; it is empty before the entry starts."""
     file = out / "entries" / name / "result.json"
     document: Object = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     return document
 
 
 def resources(world: World) -> dict[str, str]:
-    """Names and uids of the resources that certify has created."""
+    """Return names and uids of the resources that certify has created."""
     listed = world.listed("specm", "certify.specdec.dev/run")
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
 
@@ -129,7 +129,7 @@ def test_interrupted_run_continues_and_passes(world: World, login: Path, out: Pa
 
 @pytest.mark.when_changed("certify")
 def test_whole_matrix_passes(world: World, login: Path, out: Path) -> None:
-    """It continues the run of the test above: entries that passed there are not served again."""
+    """The run of the test above continues: certify does not repeat entries that passed there."""
     process = start(login, out)
     output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, (errors, [entry(out, name) for name in ALL])
@@ -138,13 +138,13 @@ def test_whole_matrix_passes(world: World, login: Path, out: Path) -> None:
 
 
 def assert_passed(world: World, login: Path, out: Path, names: tuple[str, ...]) -> None:
-    """Every entry has its result, nothing is left on the cluster, and the archive is complete."""
+    """Check that every entry passed, the cluster is clean, and the archive is complete."""
     results = {name: entry(out, name) for name in names}
     for name, result in results.items():
         one, eight = result["throughput"]["levels"]
         assert one["failed"] == eight["failed"] == 0
         assert min(one["tokensPerSecond"], eight["tokensPerSecond"]) > 0
-        # The engine is exact: every method gives the answers of the target alone.
+        # The engine is exact: with every method, answers equal those of the target alone.
         answers = results["baseline"]["throughput"]["answers"]
         assert result["throughput"]["answers"] == answers, name
         assert result["notes"] == [], "a right is missing in docs/certify.md"

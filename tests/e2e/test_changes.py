@@ -1,4 +1,4 @@
-"""Changes of a served resource: what is built, and which revision serves meanwhile."""
+"""Changes of a served resource: what the operator builds, and which revision serves."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def owners(world: World, job: str) -> set[str]:
 
 
 def both(length: int) -> dict[str, Any]:
-    """The sequence limit of target and draft alike: what makes engines new."""
+    """Return a spec with this sequence limit for target and draft, which needs new engines."""
     limits = {"maxSeqLen": length}
     return {
         "target": {"limits": limits},

@@ -1,4 +1,4 @@
-"""A damaged volume of a service is reported, repaired and served again automatically."""
+"""The operator reports and repairs a damaged volume, and serves the model again."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,10 +12,9 @@ from e2e.record import Record
 from e2e.test_healing import kill
 from e2e.world import DEADLINE_SECONDS, Object, World, model
 
-# Triton 2.51 ends while it loads if the processors are so busy that a process of a model gets none
-# for a second.
+# Triton 2.51 exits while it loads if busy processors give a model's process no time for a second.
 _STARVED = "boost::interprocess::lock_exception"
-# Each has a volume of its own, so that both are damaged at the same time.
+# Each service has a volume of its own, so that a test can damage both at the same time.
 NAMES = ("damage-a", "damage-b")
 BODIES = [model(name, claim=None) for name in NAMES]
 pytestmark = pytest.mark.early(*BODIES)
@@ -58,7 +57,7 @@ def services(world: World) -> Iterator[list[Served]]:
 
 
 def flip(service: Served) -> str:
-    """One byte in the middle of the draft's weights: a server loads and serves that."""
+    """Change a byte in the middle of the draft's weights; a server still loads and serves them."""
     path = service.engine("draft") / "rank0.engine"
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
@@ -84,7 +83,7 @@ def add_model(service: Served) -> str:
     return "foreign does not belong there"
 
 
-# Each event is reported by the stage that creates the files again.
+# The stage that creates the files again reports the event with this reason.
 REASONS: dict[Callable[[Served], str], str] = {
     flip: "EngineDamaged",
     truncate_engine: "EngineDamaged",
@@ -94,7 +93,7 @@ REASONS: dict[Callable[[Served], str], str] = {
 
 
 def events(service: Served, reason: str) -> list[tuple[str, str]]:
-    """Names and notes of the resource's events with a reason."""
+    """Return names and notes of the resource's events with a reason."""
     return [
         (event["metadata"]["name"], event["note"])
         for event in service.world.listed("events.events.k8s.io")
@@ -103,7 +102,7 @@ def events(service: Served, reason: str) -> list[tuple[str, str]]:
 
 
 class Damaged:
-    """One damage of a service, and the start of a server after it."""
+    """Damages the volume of a service, and restarts its pod or its container."""
 
     def __init__(
         self, service: Served, record: Record, damage: Callable[[Served], str], start: str
@@ -121,9 +120,9 @@ class Damaged:
             self._world.kubectl("exec", pod["metadata"]["name"], "--", "python3", "-c", end)
 
     def reported(self) -> bool:
-        """Whether the condition has named the damage.
+        """Return whether a condition has reported the damage.
 
-        It does so only until the repair begins, so the watch shows it and a poll may not.
+        The message disappears when the repair begins. A poll may miss it, so this reads the watch.
         """
         return any(
             condition["reason"] == "VolumeDamaged" and self._sentence in condition["message"]
@@ -156,8 +155,9 @@ class Damaged:
 def test_damage_is_reported_and_repaired(
     number: int, world: World, services: list[Served], record: Record
 ) -> None:
-    """On one service a new pod starts, on the other one the container: in turn, so that the
-    kubelet does not wait ever longer before it starts the same container again.
+    """Restart the pod of one service, and only the container of the other.
+
+    The services alternate, because the kubelet delays each further restart of a container longer.
     """
     damage = list(REASONS)[number]
     starts = ("pod", "container") if number % 2 == 0 else ("container", "pod")

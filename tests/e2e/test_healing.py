@@ -1,4 +1,4 @@
-"""Killed processes recover, and no unfinished artifact is used as finished."""
+"""Services and builds recover from killed processes, and never use unfinished artifacts."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from e2e.world import DEADLINE_SECONDS, SHARED, World, model
 
 
 def kill(world: World, *what: str) -> None:
-    """Delete pods without any grace, as a lost node would."""
+    """Delete pods without a grace period, as if their node were lost."""
     world.kubectl("delete", "pod", *what, "--grace-period=0", "--force", "--ignore-not-found")
 
 
 def fresh(name: str, length: int) -> dict[str, Any]:
-    """A resource without built engines: the length in tokens makes its keys unique."""
+    """Return a resource without built engines: its length in tokens makes the keys unique."""
     body = model(name, target={"limits": {"maxSeqLen": length}})
     body["spec"]["speculation"]["draftTarget"]["draft"]["limits"]["maxSeqLen"] = length
     return body

@@ -1,4 +1,4 @@
-"""README's third line: the command line from an index, in an environment of its own."""
+"""README's `pip install`: the command line from an index, in a new virtual environment."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_command_line_of_the_index_reaches_the_node(
         "HOME": str(tmp_path),
         "KUBECONFIG": str(world.kubeconfig),
         "PIP_FIND_LINKS": str(tmp_path / "index"),
-        # Most of the packages' modules are never imported.
+        # The test never imports most modules, so pip need not compile them.
         "PIP_COMPILE": "0",
         "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
     }

@@ -1,4 +1,4 @@
-"""The OpenAI endpoint of real pods: through the Service, and by the load that routers read."""
+"""The OpenAI endpoint of real pods: requests to the Service, and the load that routers read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from e2e.world import DEADLINE_SECONDS, World, answers, merged
 from specdec.client import Client, Request
 
 GATEWAYS = SAMPLES.parent / "gateways"
-# Without a reason to prefer a pod, the picker selects at random.
+# The picker selects at random when it has no reason to prefer a pod, so one pick proves nothing.
 PICKS = 20
-# A pod takes twice the sample's maxBatchSize at a time, which is 32; the others wait.
+# A pod runs 32 requests at a time, twice the sample's maxBatchSize; further requests wait.
 STREAMS = 40
 NAME, SERVED, PORT = "reference-openai", "tiny", 9000
 QUESTION: list[Any] = [{"role": "user", "content": "def read_lines(path):"}]
@@ -36,7 +36,7 @@ Object = dict[str, Any]
 
 
 def sample(**spec: Any) -> Object:
-    """The sample without GPUs or a verification, which would disturb the counts."""
+    """Return the sample without verification, whose requests would disturb the counts."""
     body: Object = yaml.safe_load((SAMPLES / f"{NAME}.yaml").read_text("utf-8"))
     body["spec"] = merged(body["spec"], {"verification": {"mode": "Disabled"}, **spec})
     return body
@@ -47,14 +47,14 @@ pytestmark = pytest.mark.early(sample())
 
 @pytest.fixture(scope="module")
 def service(world: World) -> Iterator[str]:
-    """The sample, for all tests of this file."""
+    """Apply the sample for all tests of this file, and yield its name."""
     yield world.apply(sample(), keep=True)
     world.kubectl("delete", "specm", NAME, timeout=DEADLINE_SECONDS)
 
 
 @pytest.fixture
 def client(world: World, service: str) -> Iterator[openai.OpenAI]:
-    """A client of the Service's address; the sample is served."""
+    """Wait until the sample is served, and yield a client of its Service."""
     ready = world.ready(service)
     (target,) = ready["status"]["endpoints"]
     assert target["openAI"] == f"http://{NAME}.{world.namespace}.svc:{PORT}/v1"
@@ -92,12 +92,12 @@ def test_service_answers_chat_and_finishes_a_stream_when_its_pod_ends(
 
 
 def _end_pod_during_streams(world: World, client: openai.OpenAI, pod: str) -> None:
-    """Delete the pod while a client streams one answer after another: none may be cut."""
+    """Delete the pod while a client streams answers, and check that each stream finishes."""
     outcomes: list[str] = []
     started, deleted = threading.Event(), threading.Event()
 
     def streaming() -> None:
-        # The last answer begins after the pod was deleted.
+        # The client requests the last answer after the deletion of the pod.
         while True:
             last = deleted.is_set()
             stream = client.completions.create(
@@ -142,7 +142,7 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
         world.kubectl("apply", "-f", "-", given=json.dumps(pool))
         log, place = tmp_path / "log", world.namespace
         with picker.running(world.node, service, config, log, place) as running:
-            # Each of them in turn: no preference of the picker's own leads to both.
+            # Each pod is busy once, so a fixed preference of the picker cannot pass both checks.
             for busy, idle in ((first, second), (second, first)):
                 with streaming(busy):
                     loaded(world, busy)
@@ -154,17 +154,17 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
 
 
 def answering(world: World, name: str) -> list[str]:
-    """`address:port` of the endpoints of the pods that answer their probes."""
+    """Return `address:port` of the endpoint of each ready pod."""
     return sorted(f"{pod['status']['podIP']}:{PORT}" for pod in world.pods(name) if answers(pod))
 
 
 def picks(world: World, running: picker.Picker, expected: str) -> set[str]:
-    """Where the picker leads requests, once it has read the load of both pods."""
+    """Wait until the picker selects only the expected pod, and return what it selected."""
     picked: set[str] = set()
 
     def settled() -> bool:
         picked.clear()
-        # A busy machine may fail probes, and the picker then knows no pod for a moment.
+        # On a busy machine probes may fail; the picker then has no ready pod for a moment.
         with suppress(grpc.RpcError, LookupError):
             picked.update([running.pick() for _ in range(PICKS)])
         return picked == {expected}
@@ -174,7 +174,7 @@ def picks(world: World, running: picker.Picker, expected: str) -> set[str]:
 
 
 def loaded(world: World, address: str) -> None:
-    """Wait until the gauges of a pod show requests that run, and others that wait for them."""
+    """Wait until the gauges of a pod show both running and waiting requests."""
     world.wait(
         lambda: all(gauges(address).get(name, 0) > 0 for name in ("running", "waiting")),
         DEADLINE_SECONDS,
@@ -183,7 +183,7 @@ def loaded(world: World, address: str) -> None:
 
 
 def gauges(address: str) -> dict[str, float]:
-    """The requests that wait and that run, as the endpoint reports them; none if it does not."""
+    """Return the reported numbers of waiting and running requests; empty without a report."""
     with urlopen(f"http://{address}/metrics", timeout=10) as reply:
         page = reply.read().decode()
     lines = re.findall(r"^vllm:num_requests_(waiting|running)\{.*\} (\S+)$", page, re.MULTILINE)
@@ -192,7 +192,7 @@ def gauges(address: str) -> dict[str, float]:
 
 @contextmanager
 def streaming(address: str) -> Iterator[None]:
-    """More long streams than one pod decodes at a time, one after another until the end."""
+    """Keep more long streams open than a pod decodes at a time, until the block ends."""
     over, url = threading.Event(), f"http://{address}/v1"
     with (
         openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,

@@ -1,4 +1,4 @@
-"""The commands of the guides that read or change a resource `code-assistant`, as printed."""
+"""Runs the guides' commands that read or change a resource `code-assistant`, as printed."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ NAME, NAMESPACE = "code-assistant", "models"
 PLACE = ("-n", NAMESPACE)
 SAMPLES = ROOT / "manifests" / "samples"
 COMMANDS = [command for _, command in all_run_by(ON_THE_NODE)]
-# Without these, a measurement takes minutes.
+# Without these options, a measurement takes minutes.
 SHORTER = {
     "bench": ["--requests", "2", "--output-tokens", "8"],
     "generate": ["--max-tokens", "8"],
@@ -28,14 +28,14 @@ SHORTER = {
 
 @pytest.fixture(scope="module")
 def resource(world: World) -> Iterator[str]:
-    """The resource of the guides, which also has the OpenAI API."""
+    """Apply the resource of the guides with the OpenAI API, and yield its name."""
     body = yaml.safe_load((SAMPLES / "reference-openai.yaml").read_text("utf-8"))
     body["metadata"]["name"] = NAME
     # `specdec rerun --benchmark` repeats a benchmark.
     body["spec"]["benchmark"] = {"mode": "OnReady", "concurrency": [1], "requests": 10}
     world.kubectl("create", "namespace", NAMESPACE)
     world.kubectl("apply", *PLACE, "-f", str(SAMPLES / "reference-pair.yaml"))
-    # A fetch that runs before fails, because its directory is not there.
+    # An earlier fetch would fail, because the checkpoint directory is missing.
     wait(world, "job/reference-pair", "Complete")
     world.kubectl("apply", *PLACE, "-f", "-", given=json.dumps(body))
     reaches(world, "Ready")
@@ -45,7 +45,7 @@ def resource(world: World) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig whose current context is the one of the guides, in the resource's namespace."""
+    """Return a kubeconfig with the guides' context as current, in the resource's namespace."""
     config = yaml.safe_load(world.kubeconfig.read_text("utf-8"))
     (context,) = config["contexts"]
     context["name"] = config["current-context"] = "staging"
@@ -72,7 +72,7 @@ def reaches(world: World, condition: str) -> None:
 
 
 def endless(command: list[str]) -> bool:
-    """Whether only Ctrl-C ends it."""
+    """Return whether only Ctrl-C ends the command."""
     return "-f" in command or (command[1] == "top" and "--once" not in command)
 
 
@@ -84,7 +84,7 @@ def test_every_command_is_here() -> None:
 
 @pytest.mark.usefixtures("resource")
 def test_commands_run_as_printed(world: World, login: Path, tmp_path: Path) -> None:
-    # All that a guide saves goes into this folder.
+    # The commands write their files into this folder.
     shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
     for command in COMMANDS:
         if "specm/" in " ".join(command) and f"specm/{NAME}" not in " ".join(command):
@@ -94,8 +94,8 @@ def test_commands_run_as_printed(world: World, login: Path, tmp_path: Path) -> N
             assert line.strip(), command
             continue
         if command[1] == "prune":
-            # It refuses while a Job uses the claim. "kubectl wait job --all" would not end if the
-            # operator replaced the Job of the first benchmark.
+            # `prune` refuses while a Job uses the claim. "kubectl wait job --all" would not end if
+            # the operator replaced the Job of the first benchmark.
             reaches(world, "BenchmarkCompleted")
         command = [*command, *SHORTER.get(command[1], [])]
         done = as_printed(world, command, login=login, folder=tmp_path)

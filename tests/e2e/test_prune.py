@@ -1,4 +1,4 @@
-"""`specdec prune` on a real claim: what is unused goes, and what is used is served on."""
+"""`specdec prune` on a real claim: it deletes unused items, and services continue."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_earlier_revision_is_deleted_and_the_service_continues(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
-    # No other resource has these lengths: equal resources share a repository.
+    # No other resource has these draft lengths: equal resources would share a repository.
     name = world.apply(model("pruned", speculation={"draftTokens": 7}))
     world.ready(name)
     earlier = world.get(name)["status"]["repository"]["hash"]
@@ -47,7 +47,7 @@ def test_earlier_revision_is_deleted_and_the_service_continues(
 
 
 def test_revision_that_left_the_history_is_deleted(world: World) -> None:
-    # No other resource has this length.
+    # No other resource has this draft length.
     spec = model("limited", revisionHistoryLimit=0, speculation={"draftTokens": 5})
     name = world.apply(spec)
     world.ready(name)

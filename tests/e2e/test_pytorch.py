@@ -1,8 +1,8 @@
 """The samples of backend PyTorch as the operator runs them, with a simulation of the LLM API.
 
-The image is a simulation (`llm_api.Dockerfile`). All else is what runs with GPUs: the fetch Jobs,
-the model repository, the command of the server, its probes, its GPUs, the OpenAI endpoint and the
-verification Job.
+Only the image is a simulation (`llm_api.Dockerfile`). Everything else equals a run with GPUs: the
+fetch Jobs, the model repository, the command of the server, its probes, its GPU requests, the
+OpenAI endpoint and the verification Job.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from e2e.world import DEADLINE_SECONDS, SHARED, Object, World, merged, source
 from specdec.client import Client, Request
 
 NAMES = ("pytorch-draft-target", "pytorch-ngram", "pytorch-suffix-automaton")
-# Of tensor parallelism and instances of each sample.
+# GPUs of each sample, as its tensor parallelism and its instances require.
 GPUS = dict(zip(NAMES, ("4", "1", "2"), strict=True))
 WITH_ENDPOINT, PORT = "pytorch-ngram", 9000
 MODEL, PROMPT, LENGTH = "tensorrt_llm", "def read_lines(path):\n", 40
-# Compared with the resource of the fixture `served`.
+# The baseline is the resource of the fixture `served`.
 BENCHMARK: Object = {
     "mode": "OnReady",
     "baseline": {"modelRef": {"name": "served"}},
@@ -39,7 +39,7 @@ IMAGE = "localhost/specdec/llm-api-simulation:dev"
 
 
 def sample(name: str) -> Object:
-    """The sample, changed in what a node without GPUs and network needs."""
+    """Return the sample with the changes that a node without GPUs and network needs."""
     body: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text("utf-8"))
     spec = body["spec"]
     checkpoints = [("target", spec["target"])]
@@ -62,7 +62,7 @@ def sample(name: str) -> Object:
 
 @pytest.fixture(scope="module")
 def services(world: World, gpus: None) -> None:
-    """All samples at once: together they have seven of the node's GPUs."""
+    """Apply all samples at once: together they use seven of the node's GPUs."""
     world.node.load("llm-api", IMAGE, "tests/e2e/llm_api.Dockerfile")
     for name in NAMES:
         world.apply(sample(name), keep=True)
@@ -70,7 +70,7 @@ def services(world: World, gpus: None) -> None:
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest, world: World, services: None) -> Iterator[str]:
-    """A sample that serves; deleted after its test, because its probes take processor time."""
+    """Yield a served sample; delete it after its test, because its probes take processor time."""
     try:
         world.ready(request.param)
         yield str(request.param)
@@ -79,7 +79,7 @@ def name(request: pytest.FixtureRequest, world: World, services: None) -> Iterat
 
 
 def specdec(*arguments: str) -> Object:
-    """The last JSON object that a command prints, which must succeed."""
+    """Run a command, check that it succeeds, and return the last JSON object of its output."""
     argv = [sys.executable, "-m", "specdec.cli", *arguments, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, (done.stdout, done.stderr)
@@ -109,7 +109,7 @@ def test_sample_answers_as_the_target_alone_and_is_measured(
 
 
 def assert_endpoint_answers(world: World, name: str, expected: str) -> None:
-    """The endpoint's text, streamed and not, with counts of draft tokens."""
+    """Check the endpoint's text with and without streaming, and its counts of draft tokens."""
     url = f"{world.address(name).partition(':')[0]}:{PORT}"
     world.wait(lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} takes no connection")
     fields = {"model": name, "prompt": PROMPT, "max_tokens": LENGTH}
@@ -125,7 +125,7 @@ def assert_endpoint_answers(world: World, name: str, expected: str) -> None:
 
 
 def assert_compared_with_another_resource(world: World, name: str) -> None:
-    """By the benchmark Job of the operator."""
+    """Check the result of the operator's benchmark Job."""
     message = world.until(name, "BenchmarkCompleted", "Completed")["message"]
     assert message.startswith("speed relative to served, by concurrent clients: ")
     (level,) = world.get(name)["status"]["benchmark"]["levels"]
@@ -134,7 +134,7 @@ def assert_compared_with_another_resource(world: World, name: str) -> None:
 
 
 def assert_verified_and_measured(world: World, name: str, served: str) -> None:
-    """By the verification Job, and by both commands with a service of the target as baseline."""
+    """Check the verification Job, and `verify` and `bench` against another service as baseline."""
     world.until(name, "SpeculationActive", "DraftTokensObserved")
     result = world.get(name)["status"]["speculation"]
     assert (result["prompts"], "matched" in result) == (3, False)

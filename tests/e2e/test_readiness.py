@@ -1,4 +1,4 @@
-"""A pod is ready only while its engines give tokens, as the kubelet sees it."""
+"""The kubelet reports a pod as ready only while both engines of the pod give tokens."""
 
 import json
 import shutil
@@ -36,27 +36,27 @@ PATIENCE = 10
 
 
 class Pod:
-    """A pod of the operator's template, whose server has simulated ranks."""
+    """A pod from the operator's template, with simulated ranks in its server."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def status(self) -> dict[str, Any]:
-        """The pod's status."""
+        """Return the pod's status."""
         pod = self._world.find("pod", NAME)
         assert pod is not None, "the pod is missing"
         return dict(pod["status"])
 
     def ready(self) -> bool:
-        """Whether the kubelet reports the pod as ready."""
+        """Return whether the kubelet reports the pod as ready."""
         return answers({"status": self.status()})
 
     def python(self, program: str) -> str:
-        """Run a program in the server's container."""
+        """Run a program in the server's container, and return its output."""
         return self._world.kubectl("exec", NAME, "-c", "server", "--", "python3", "-c", program)
 
     def reports_itself_ready(self) -> bool:
-        """Whether Triton reports itself and its models as ready."""
+        """Return whether Triton reports itself and its models as ready."""
         return self.python(READY).strip() == "200"
 
     def signal(self, engine: str, number: int) -> None:
@@ -64,7 +64,7 @@ class Pod:
         self.python(SIGNAL.format(engine=engine.encode(), number=number))
 
     def await_event(self, *parts: str) -> None:
-        """Wait until an event of the pod has all of these in its message."""
+        """Wait until the message of an event of the pod contains all parts."""
 
         def reported() -> bool:
             notes = [
@@ -79,7 +79,7 @@ class Pod:
 
 @pytest.fixture
 def pod(world: World, served: str) -> Iterator[Pod]:
-    """The pod, from the Deployment of a served resource."""
+    """Yield a pod that is made from the Deployment of a served resource."""
     deployment = world.find("deployment", served)
     assert deployment is not None
     root = world.folder(SHARED)

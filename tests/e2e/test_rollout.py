@@ -1,4 +1,4 @@
-"""Pods are replaced under load: no request fails, and a broken revision receives none."""
+"""Rollouts under load: no request fails, and a broken revision receives no requests."""
 
 from e2e.traffic import asking
 from e2e.world import World
@@ -8,7 +8,7 @@ def test_new_draft_length_builds_nothing_and_loses_no_request(world: World, serv
     name, first = served, world.get(served)
     jobs = world.build_jobs()
     with asking(world, name) as seen:
-        # Another number of draft tokens is another repository, and so another pod.
+        # A new draft length changes the repository, so the pod is replaced too.
         world.patch(name, {"speculation": {"draftTokens": 2}})
         second = world.ready(name)
         world.left(name, 1)
@@ -25,9 +25,9 @@ def test_broken_revision_is_reported_while_the_old_one_serves(world: World, serv
     name = served
     (old,) = world.pods(name)
     with asking(world, name) as seen:
-        # Too little for the processes of the Python models to start.
+        # With so little shared memory, the processes of the Python models cannot start.
         world.patch(name, {"serving": {"sharedMemory": "1Ki"}})
-        # The operator checks the volume once between the first crash and this reason.
+        # Before it reports this reason, the operator checks the volume once after the first crash.
         world.until(name, "Ready", "CrashLoop")
         condition = world.condition(name, "Available")
         assert condition["message"].endswith("; 1 of 1 pods serve requests")

@@ -1,4 +1,4 @@
-"""The short scale campaign: every change of the replicas applies, and no request is lost."""
+"""A short scale campaign: every change of the replicas takes effect, and no request fails."""
 
 import pytest
 

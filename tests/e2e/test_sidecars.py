@@ -1,12 +1,12 @@
-"""A sidecar of a resource runs beside the server, with the rights of our own containers."""
+"""A resource's sidecar runs beside the server, under the same security rules."""
 
 import pytest
 
 from demo.machine import IMAGES
 from e2e.world import World, model
 
-# It ends at once on SIGTERM, as a sidecar should. The kernel drops a signal that the first process
-# of a container neither handles nor blocks.
+# A sidecar should end at once on SIGTERM. This program waits for the signal explicitly: the kernel
+# drops a signal that the first process of a container neither handles nor blocks.
 _UNTIL_STOPPED = (
     "import signal; stop = {signal.SIGTERM}; "
     "signal.pthread_sigmask(signal.SIG_BLOCK, stop); signal.sigwait(stop)"

@@ -1,6 +1,6 @@
-"""Verification of a service: it speculates, its output is equal, and its speedup is measured.
+"""Verification of a service: it checks speculation and equal output, and measures the speedup.
 
-A failed verification is reported by the first run after the change.
+The first run after a change reports a failed verification.
 """
 
 import json
@@ -16,22 +16,24 @@ from e2e.checkpoints import Copies, deepen
 from e2e.world import NO_DRAFT, Object, World, model, source
 from specdec.client.dataset import built_in
 
-# Times the draft's own one; on a CPU its answers then take several times as long.
+# Layers of the slow draft; the pair's draft has one layer. On a CPU its answers take several times
+# as long.
 LAYERS = 192
 KINDS = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
-# Equal for every draft with the same output.
+# Fields of the result that are equal for every draft with the same output.
 SAME = ("prompts", "matched")
 
-# A CPU verifies five tokens in more time than one: speed is judged by what it was here.
+# A CPU verifies five tokens more slowly than one. So the test derives its limit from a measured
+# speedup.
 GATE = {"mode": "Gate", "maxPrompts": 8, "maxTokens": 16, "minSpeedupPercent": 1}
-# The Reference backend does not use its GPUs, but its pod gets them as any other.
+# The Reference backend does not use GPUs, but its pod receives them like any other pod.
 PROVED = model(
     "proved",
     verification=GATE,
     target={"gpu": {"deviceIds": [0]}},
     speculation={"draftTarget": {"draft": {"gpu": {"deviceIds": [1]}}}},
 )
-# The pair's draft served as a target: the same vocabulary, other answers.
+# Serves the pair's draft as a target: its vocabulary is the same, but its answers differ.
 OTHER = model(
     "other", target={"source": source("draft")}, speculation={**NO_DRAFT, "method": "None"}
 )
@@ -72,7 +74,7 @@ def test_verification_reports_slow_and_missing_drafts(
 
 
 def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: int) -> None:
-    """The first run reports it, by its time alone."""
+    """Check that the first run reports the slow draft, and that only its speed differs."""
     slow = {"draftTarget": {"draft": {"source": source("deep-draft")}}}
     world.patch(name, {"speculation": slow})
     condition = world.until(name, "SpeculationEffective", "SlowerThanBaseline")
@@ -83,13 +85,13 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
     assert condition["status"] == "False"
     assert f"{speed}, below {limit}: " in condition["message"]
     assert [result[key] for key in SAME] == [fast[key] for key in SAME]
-    # A prompt that joins a running draft batch proposes fewer tokens (ADR 0098), and when it joins
-    # depends on the draft's speed. The answers' tokens and the draft's quality do not.
+    # A prompt that joins a running draft batch proposes fewer tokens (ADR 0098). The draft's speed
+    # affects when a prompt joins, but neither the answers' tokens nor the draft's quality.
     assert abs(tokens(result) - tokens(fast)) <= result["prompts"], (result, fast)
     assert result["acceptancePercent"] >= fast["acceptancePercent"] * 3 / 4, (result, fast)
     for kind in KINDS[:2]:
         assert world.condition(name, kind)["status"] == "True"
-    # The gate that the fast one passed.
+    # The fast draft passed the same gate.
     assert world.condition(name, "Ready")["reason"] == "SlowerThanBaseline"
     assert result["planHash"] != fast["planHash"]
     (job,) = (j for j in measuring(world, name) if j["metadata"]["name"] == job_of(name, result))
@@ -97,22 +99,22 @@ def assert_slow_draft_is_reported(world: World, name: str, fast: Object, least: 
 
 
 def tokens(result: Object) -> int:
-    """The tokens of all answers; a prompt's last one may come from a round without a draft."""
+    """Return the tokens of rounds with a draft; a prompt's last token may be missing."""
     return int(result["rounds"] + result["acceptedTokens"])
 
 
 def measuring(world: World, name: str) -> list[Object]:
-    """The Jobs that measure what serves."""
+    """Return the verification Jobs of a resource."""
     return world.listed("jobs", f"app.kubernetes.io/component=verify,specdec.dev/model={name}")
 
 
 def job_of(name: str, result: Object) -> str:
-    """The Job that a measurement is of."""
+    """Return the name of the Job that measured a result."""
     return f"{name}-verify-{result['planHash'][:10]}"
 
 
 def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
-    """`specdec verify` as a user starts it; its exit status and what it printed."""
+    """Run `specdec verify` as a user does; return its exit status, output and errors."""
     argv = ("verify", "--url", url, "--max-tokens", "16", *arguments)
     environment = {
         "KUBECONFIG": str(world.kubeconfig),
@@ -134,7 +136,7 @@ def test_verify_command_passes_equal_and_reports_different_checkpoints(
     world: World, served: str
 ) -> None:
     other = world.apply(OTHER)
-    # The first run reaches the service as a person does from outside the cluster.
+    # The first run connects to the service as a user outside the cluster does.
     status, output, errors = verify(world, f"specm/{served}", "--json")
     assert (status, errors) == (0, "")
     result = json.loads(output)

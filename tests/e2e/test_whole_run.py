@@ -1,4 +1,4 @@
-"""Checks of the whole run of the layer; its name sorts it last."""
+"""Checks of the whole run of this layer; the name of this file sorts it last."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from e2e.world import DEADLINE_SECONDS, World
 
 
 def whole(session: pytest.Session) -> bool:
-    """Whether every file of this layer took part."""
+    """Return whether the session includes every test file of this layer."""
     here = Path(__file__).parent
     ran = {item.path for item in session.items}
     return ran >= set(here.glob("test_*.py"))
@@ -31,7 +31,7 @@ def test_argo_cd_health_fits_every_status_of_the_run(
         phases = {phase for phase, _ in seen}
         assert phases >= {*MOVING, "Serving", "Suspended", "Failed"}, sorted(phases)
         assert {health for _, health in seen} == set(HEALTH.values())
-        # A pod that cannot start is degraded, in whatever phase.
+        # In every phase, a pod that cannot start makes the health Degraded.
         assert ("Starting", "Degraded") in seen
 
 

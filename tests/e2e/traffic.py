@@ -1,7 +1,7 @@
-"""Clients of a Service that send requests constantly and never retry.
+"""Clients that constantly send requests to a Service and never retry.
 
-Over HTTP every request has a connection of its own. Over gRPC a client keeps one channel for
-life; all channels of this process share a connection to the Service, which is never idle.
+Over HTTP, every request has its own connection. Over gRPC, a client keeps one channel until it
+ends. All channels of this process share one connection to the Service, which is never idle.
 """
 
 import http.client
@@ -29,13 +29,13 @@ Ask = Callable[[str], str]
 
 @dataclass
 class Seen:
-    """What clients received: counts of correct answers by kind of client, and failures as text."""
+    """Results of the clients: correct answers by kind of client, and failures as text."""
 
     answers: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def more(self, world: World, count: int = 2 * CLIENTS) -> None:
-        """Wait until so many further answers came."""
+        """Wait until the clients have received `count` further correct answers."""
         goal = self.answers.total() + count
         world.wait(
             lambda: self.answers.total() >= goal,
@@ -46,7 +46,7 @@ class Seen:
 
 @contextmanager
 def asking(world: World, name: str) -> Iterator[Seen]:
-    """Half of the clients stream, half use gRPC; every answer is compared with the plain path."""
+    """Run clients, half with streams, half over gRPC; compare answers with the plain path."""
     host = world.address(name).partition(":")[0]
     expected = {
         prompt: world.text(name, prompt, model="ensemble", max_tokens=TOKENS)
@@ -88,7 +88,7 @@ def _client(
 
 @contextmanager
 def _way(host: str, *, stream: bool, grpc: bool) -> Iterator[Ask]:
-    """How one client asks."""
+    """Yield the function by which a client sends a prompt and receives the answer."""
     if not grpc and not stream:
         yield lambda prompt: _generate(host, prompt)
         return
@@ -98,7 +98,7 @@ def _way(host: str, *, stream: bool, grpc: bool) -> Iterator[Ask]:
 
 
 def _generate(host: str, prompt: str) -> str:
-    """Triton's generate endpoint without a library, as the guides call it."""
+    """Call Triton's generate endpoint without a client library, as the guides do."""
     body = {
         "text_input": prompt,
         "max_tokens": TOKENS,

@@ -1,4 +1,4 @@
-"""The actions of an end-to-end test on the cluster, and the state that it reads."""
+"""Actions of an end-to-end test on the cluster, and the cluster state that it reads."""
 
 import copy
 import json
@@ -22,14 +22,14 @@ Object = dict[str, Any]
 
 PAIR = "reference-pair"
 SHARED = "models"
-# A state that does not come at all; one that comes may take minutes beside the other test lanes.
+# Limit for an expected state, which may take minutes beside the other test lanes.
 DEADLINE_SECONDS = 300.0
-# What a speculation without a draft model leaves out of the base of `model`.
+# Merged into `speculation` of `model`, this removes the fields for a draft model.
 NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 
 
 def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
-    """A DraftTarget resource on the pair; `spec` is merged into it, None removes a field."""
+    """Return a DraftTarget resource on the pair, merged with `spec`; None removes a field."""
     storage = {"existingClaim": claim} if claim else {"size": "1Gi", "accessMode": "ReadWriteOnce"}
     limits = {"maxBatchSize": 8, "maxInputLen": 128, "maxSeqLen": 256, "maxNumTokens": 2048}
     base: Object = {
@@ -45,10 +45,10 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
         "serving": {
             "sharedMemory": "256Mi",
             "drain": {"timeoutSeconds": 10},
-            # Pods without a request get next to no processor beside those that have one.
+            # Beside pods with CPU requests, a pod without a request gets almost no processor time.
             "resources": {"requests": {"cpu": "100m"}},
         },
-        # Only one test is about it; its requests and pods would disturb the others.
+        # Most tests do not need verification; its requests and pods would disturb them.
         "verification": {"mode": "Disabled"},
     }
     return {
@@ -60,12 +60,12 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
 
 
 def source(path: str) -> Object:
-    """A checkpoint on the claim of the pair."""
+    """Return a source: a checkpoint on the claim of the pair."""
     return {"pvc": {"claimName": PAIR, "path": path}}
 
 
 def merged(base: Object, change: Mapping[str, Any]) -> Object:
-    """`base` with `change` laid over it; None removes."""
+    """Return `base` merged with `change`; None removes a field."""
     result = copy.deepcopy(base)
     for key, value in change.items():
         if value is None:
@@ -78,14 +78,14 @@ def merged(base: Object, change: Mapping[str, Any]) -> Object:
 
 
 def answers(pod: Object) -> bool:
-    """Whether a pod answers its probes; a new pod has no conditions yet."""
+    """Return whether a pod is ready; a new pod has no conditions yet."""
     conditions = pod["status"].get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 @dataclass
 class World:
-    """A node with the operator on it, and a namespace there, which `kubeconfig` has as default."""
+    """A node with the operator, and the namespace that is the default of `kubeconfig`."""
 
     node: Node
     kubectl: Kubectl
@@ -97,7 +97,7 @@ class World:
         self._reader = Reader(self.node.kubeconfig, self.namespace)
 
     def apply(self, body: Object, *, keep: bool = False) -> str:
-        """Apply a resource and return its name; the test's end deletes it unless kept."""
+        """Apply a resource and return its name; `clean` deletes it, except with `keep`."""
         name: str = body["metadata"]["name"]
         if not keep and name not in self.made:
             self.made.append(name)
@@ -105,11 +105,11 @@ class World:
         return name
 
     def patch(self, name: str, spec: Object) -> None:
-        """Merge into the spec of a resource."""
+        """Merge `spec` into the spec of a resource."""
         self.kubectl("patch", "specm", name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def clean(self) -> None:
-        """Delete what a test has made."""
+        """Delete the resources that a test has applied."""
         if self.made:
             self.kubectl(
                 "delete", "specm", *self.made, "--ignore-not-found", timeout=DEADLINE_SECONDS
@@ -117,17 +117,17 @@ class World:
         self.made.clear()
 
     def get(self, name: str) -> Object:
-        """The resource as it is."""
+        """Return the live resource."""
         live = self.find("specm", name)
         assert live is not None, f"{name} is missing"
         return live
 
     def find(self, kind: str, name: str) -> Object | None:
-        """An object of the namespace, or None."""
+        """Return an object of the namespace, or None if it is missing."""
         return self._reader.get(kind, name)
 
     def condition(self, name: str, kind: str) -> Object:
-        """One condition of the newest generation; empty until the operator has written it."""
+        """Return a condition of the newest generation; empty until the operator writes it."""
         body = self.get(name)
         for condition in body.get("status", {}).get("conditions", []):
             current = condition["observedGeneration"] == body["metadata"]["generation"]
@@ -138,7 +138,7 @@ class World:
     def until(
         self, name: str, kind: str, reason: str, seconds: float = DEADLINE_SECONDS
     ) -> Object:
-        """Wait for a condition to carry a reason, and return it."""
+        """Wait until a condition has a reason, and return the condition."""
         self.wait(
             lambda: self.condition(name, kind).get("reason") == reason,
             seconds,
@@ -149,7 +149,8 @@ class World:
     def ready(self, name: str, seconds: float = DEADLINE_SECONDS) -> Object:
         """Wait until a resource is served, and return it.
 
-        The node learns the endpoints of the Service a moment after the API server.
+        The Service accepts connections only when the node has its endpoints, a moment after the
+        API server.
         """
         self.until(name, "Ready", "Serving", seconds)
         url = self.address(name)
@@ -159,7 +160,7 @@ class World:
         return self.get(name)
 
     def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-        """Poll; a call that a restarting API server refuses counts as false."""
+        """Wait until `true` returns true; a call that a restarting API server refuses is false."""
 
         def tried() -> bool:
             try:
@@ -170,11 +171,11 @@ class World:
         wait(tried, seconds, what)
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
-        """The objects of a kind in the namespace."""
+        """Return the objects of a kind in the namespace."""
         return self._reader.all(kind, selector)
 
     def pods(self, name: str) -> list[Object]:
-        """The serving pods of a resource that are not on their way out."""
+        """Return the serving pods of a resource, except terminating pods."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         return [
             pod
@@ -183,7 +184,7 @@ class World:
         ]
 
     def left(self, name: str, count: int, seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until only so many serving pods of a resource exist; one that ends counts too."""
+        """Wait until a resource has exactly `count` serving pods, including terminating pods."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         self.wait(
             lambda: len(self._reader.all("pods", selector)) == count,
@@ -192,7 +193,7 @@ class World:
         )
 
     def replaced(self, name: str, uid: str, seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until another pod than the one with this uid answers its probes."""
+        """Wait until a pod with another uid is ready."""
         self.wait(
             lambda: any(answers(p) for p in self.pods(name) if p["metadata"]["uid"] != uid),
             seconds,
@@ -200,31 +201,31 @@ class World:
         )
 
     def build_jobs(self, name: str | None = None) -> dict[str, str]:
-        """Names and uids of the build Jobs, of one resource or of all."""
+        """Return names and uids of the build Jobs of a resource, or of all resources."""
         selector = "app.kubernetes.io/component=engine"
         if name:
             selector += f",models.specdec.dev/{name}"
         return {j["metadata"]["name"]: j["metadata"]["uid"] for j in self.listed("jobs", selector)}
 
     def address(self, name: str) -> str:
-        """The gRPC endpoint of a resource's Service, reachable from here."""
+        """Return the gRPC endpoint of a resource's Service, which this machine can reach."""
         service = self.find("service", name)
         assert service is not None, f"no Service {name}"
         return f"{service['spec']['clusterIP']}:8001"
 
     def text(self, name: str, prompt: str, **request: Any) -> str:
-        """The continuation of a prompt."""
+        """Return the continuation of a prompt."""
         with Client(self.address(name), timeout=60) as client:
             return client.ask(Request(prompt, **request)).text
 
     def folder(self, claim: str) -> Path:
-        """Where the files of a claim lie on this machine."""
+        """Return the folder on this machine that holds the files of a claim."""
         live = self.find("pvc", claim)
         assert live is not None, f"no claim {claim}"
         return self.node.volume(live["spec"]["volumeName"])
 
     def unfinished(self, claim: str) -> list[str]:
-        """Directories under a final name that are not whole; there must never be one."""
+        """Return directories with a final name but missing files; none may ever exist."""
         root = self.folder(claim)
         return [
             str(entry)
@@ -240,11 +241,11 @@ class World:
         return [e for e in folder.iterdir() if not e.name.startswith(".")]
 
     def watched(self, claim: str) -> AbstractContextManager[list[str]]:
-        """Check for unfinished directories repeatedly; the list collects them."""
+        """Check for unfinished directories repeatedly; the yielded list collects them."""
         return repeating(lambda: self.unfinished(claim))
 
     def probed(self, name: str) -> AbstractContextManager[list[str]]:
-        """Send requests to the Service repeatedly; the list collects the failures."""
+        """Send requests to the Service repeatedly; the yielded list collects the failures."""
         url = self.address(name)
 
         def ask() -> list[str]:

@@ -1,8 +1,8 @@
-"""The difference between two documents, as entries that name their place without line numbers.
+"""The difference between two documents, as entries whose paths have no line numbers.
 
 An item of a list has an identity: the name of a container, the flag of an argument, the name of a
-tensor. So a delta stays the same when its list changes elsewhere. An added item names the item
-before it, since order matters in lists.
+tensor. So a delta does not change when its list changes elsewhere. An entry of an added item names
+the item before it, because order matters in lists.
 """
 
 import json
@@ -24,18 +24,18 @@ Delta = dict[str, Any]
 
 
 class StaleError(Exception):
-    """An entry names what the base lacks."""
+    """An entry names a place that the base lacks."""
 
 
 def delta(base: Any, tree: Any) -> Delta:
-    """The entries that turn the base into the tree; empty if they are equal."""
+    """Return the entries that turn the base into the tree; empty if they are equal."""
     change = _empty()
     _compare(base, tree, "", change)
     return {section: change[section] for section in _SECTIONS if change[section]}
 
 
 def apply(base: Any, change: Delta) -> Any:
-    """The tree of a base and a delta.
+    """Apply a delta to a base, and return the tree.
 
     Raises:
         StaleError: an entry names a place that the base lacks.
@@ -48,14 +48,14 @@ def apply(base: Any, change: Delta) -> Any:
 
 
 def identities(items: Sequence[Any]) -> list[str]:
-    """A name for each item that no other item of the list has."""
+    """Return a name for each item; each name is unique in the list."""
     names: dict[str, None] = {}
     step = last = ""
     for item in items:
         # Steps of an ensemble repeat their statements, so the step is part of the identity.
         if isinstance(item, str) and item.strip().startswith("model_name: "):
             step = item.split('"')[1]
-        # The flag before a value identifies it.
+        # The flag before a value identifies the value.
         value = _FLAG.fullmatch(str(last)) and not str(item).startswith("--")
         plain = name = f"{last} value" if value else _identity(item, step)
         last = item
@@ -97,13 +97,13 @@ def _compare(base: Any, tree: Any, path: str, change: Delta) -> None:
                 _compare(base[key], tree[key], _member(path, key), change)
     elif isinstance(base, list) and isinstance(tree, list) and not _atomic(base, tree):
         _compare_lists(base, tree, path, change)
-    # As text, since 1 equals True.
+    # The comparison is of texts, because 1 equals True in Python.
     elif json.dumps(base) != json.dumps(tree):
         change["set"][path] = tree
 
 
 def _compare_lists(base: list[Any], tree: list[Any], path: str, change: Delta) -> None:
-    """The entries for a list, or the whole list where that is shorter."""
+    """Add the entries for a list, or the whole list if that is shorter or easier to read."""
     part = _empty()
     _compare_items(base, tree, path, part)
     changed, whole = sum(_lines(section) for section in part.values() if section), _lines(tree)
@@ -135,14 +135,14 @@ def _compare_items(base: list[Any], tree: list[Any], path: str, change: Delta) -
 
 
 def _lines(tree: Any) -> int:
-    """How many lines a tree takes, nearly."""
+    """Return about how many lines a tree takes."""
     if not isinstance(tree, dict | list) or not tree:
         return 1
     return sum(_lines(item) for item in (tree.values() if isinstance(tree, dict) else tree))
 
 
 def _atomic(base: list[Any], tree: list[Any]) -> bool:
-    """Whether a list reads best as a whole."""
+    """Return whether a list is so short that the whole list is easier to read."""
     return _plain([*base, *tree]) and max(len(json.dumps(base)), len(json.dumps(tree))) < _SHORT
 
 
@@ -173,7 +173,7 @@ def _applied(base: Any, path: str, change: Delta, unused: set[tuple[str, str]]) 
 def _kept(
     members: Iterator[tuple[str, str, Any]], change: Delta, unused: set[tuple[str, str]]
 ) -> Iterator[tuple[str, Any]]:
-    """Members that are not removed, each with its own changes."""
+    """Yield the members that the delta does not remove, with the changes of each member."""
     for path, key, value in members:
         if path in change.get("remove", ()):
             unused.discard(("remove", path))
@@ -184,7 +184,7 @@ def _kept(
 def _inserted(
     kept: list[tuple[str, Any]], path: str, runs: Sequence[Any]
 ) -> list[tuple[str, Any]]:
-    """The items with the added ones; an anchor is always an item of the base."""
+    """Insert the added items after their anchors; an anchor is always an item of the base."""
     for run in runs:
         names = [name for name, _ in kept]
         if run["after"] is not None and run["after"] not in names:

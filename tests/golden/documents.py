@@ -1,8 +1,9 @@
-"""A generated case as documents to compare: digests masked, `config.pbtxt` by statement.
+"""A generated case as documents that tests compare: with labels in place of digests.
 
-A document is a tree of maps, lists and scalars. The resource's name reads `MODEL`, so that cases
-of two names compare. A label replaces a digest, as in `<repository:16>` for its first 16
-characters. Otherwise one changed field would change many digests, in every case.
+A document is a tree of maps, lists and scalars; a `config.pbtxt` is a list of statements. `MODEL`
+replaces the resource's name, so that cases with different names are comparable. A label replaces a
+digest, such as `<repository:16>` for its first 16 characters. Otherwise a change of a field would
+change many digests in every case.
 """
 
 import hashlib
@@ -16,14 +17,14 @@ import yaml
 from support.golden_cases import HERE, Generated, resource
 
 MODEL = "MODEL"
-# Characters of a digest in an annotation.
+# Number of characters of a digest in an annotation.
 _SHORT = 16
 _HEX = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{10,64}(?![0-9a-zA-Z])")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def documents(case: Generated) -> dict[str, Any]:
-    """Every document of a case, by a name that is the same in all cases."""
+    """Return every document of a case by its name, which is the same in all cases."""
     mask = _mask(case)
     trees: dict[str, Any] = {}
     for body in case.objects:
@@ -32,14 +33,14 @@ def documents(case: Generated) -> dict[str, Any]:
         assert name not in trees, f"{case.case}: two documents {name}"
         trees[name] = tree
     for path, text in case.repository.items():
-        # Only the digest of the library's sources is masked: no other is in a repository's file.
+        # The mask affects only the digest of the library's sources: files have no other digest.
         trees[f"repository/{path}"] = [mask(line) for line in compact(text)]
     trees["status"] = _masked(case.status, mask)
     return trees
 
 
 def digests(case: Generated) -> dict[str, str]:
-    """The digests that `documents` masks, by their labels; all others are combined in one."""
+    """Return the masked digests by label; `others` combines the digests without a label."""
     seen: dict[str, str] = {}
     mask = _mask(case, seen)
     for body in (*case.objects, case.status):
@@ -53,7 +54,7 @@ def digests(case: Generated) -> dict[str, str]:
 
 
 def compact(text: str) -> list[str]:
-    """Protobuf text with one line for each statement, and for each entry of an ensemble's maps."""
+    """Return Protobuf text with a line for each statement and each entry of an ensemble's maps."""
     lines: list[str] = []
     depth, parts = 0, list[str]()
     for line in text.splitlines():
@@ -72,7 +73,7 @@ def compact(text: str) -> list[str]:
 
 
 def _mask(case: Generated, seen: dict[str, str] | None = None) -> Callable[[str], str]:
-    """A function that hides digests and the resource's name in a text; `seen` collects them."""
+    """Return a function that masks digests and the resource's name; `seen` collects digests."""
     status = case.status
     known = {status["repository"]["hash"]: "repository"}
     known |= {item["key"]: f"{item['role']} engine" for item in status["engines"]}
@@ -83,7 +84,7 @@ def _mask(case: Generated, seen: dict[str, str] | None = None) -> Callable[[str]
     def shown(match: re.Match[str]) -> str:
         text = match[0]
         of = next((role for digest, role in known.items() if digest.startswith(text)), "digest")
-        # Some digests have no letter. Shorter numbers may be sizes or times.
+        # A number of 16 digits is a digest without letters; other numbers may be sizes or times.
         is_number = text.isdigit() and of == "digest" and len(text) != _SHORT
         if text in given or len(set(text)) == 1 or is_number or text.isalpha():
             return text
@@ -98,7 +99,7 @@ def _mask(case: Generated, seen: dict[str, str] | None = None) -> Callable[[str]
 
 
 def _given(case: str) -> set[str]:
-    """Hexadecimal texts that a case is given: they are no digests of ours."""
+    """Return hexadecimal texts in the inputs of a case: the operator did not compute them."""
     text = (HERE / "checkpoints.yaml").read_text("utf-8") + yaml.safe_dump(resource(case))
     return {"0123456789ab", *_HEX.findall(text)}
 
@@ -112,7 +113,7 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
 
 
 def _shown(body: dict[str, Any]) -> dict[str, Any]:
-    """An object; the files that a ConfigMap carries to the volume are documents themselves."""
+    """Return the object without the repository files of a ConfigMap: they are documents too."""
     if body["kind"] != "ConfigMap" or "expectations.json" not in body["data"]:
         return body
     data = {
@@ -123,7 +124,7 @@ def _shown(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(body: dict[str, Any]) -> dict[str, Any]:
-    """An object whose JSON files read as trees; they are written in one canonical form."""
+    """Return the object with parsed JSON files of a ConfigMap; check their canonical form."""
     if body["kind"] != "ConfigMap":
         return body
     data = {}
@@ -135,7 +136,7 @@ def _decoded(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(tree: dict[str, Any], status: dict[str, Any], name: str) -> str:
-    """`deployment`, `job-fetch`, `service-draft`: the kind, and the name's part of its own."""
+    """Return kind and suffix of the name, such as `deployment`, `job-fetch` or `service-draft`."""
     for engine in status["engines"]:
         if engine["job"] == name:
             return f"{tree['kind'].lower()}-engine-{engine['role']}"

@@ -1,4 +1,4 @@
-"""The golden file of `specdec migrate`: differences from each TensorRT sample, or needs."""
+"""The golden file of `specdec migrate`: each TensorRT sample's changes, or its needs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ MIGRATIONS = HERE / "migrations.yaml"
 
 
 def text() -> str:
-    """The golden file."""
+    """Return the content of the golden file."""
     return yaml.safe_dump({name: _entry(name) for name in sorted(ENGINES)}, width=1000)
 
 

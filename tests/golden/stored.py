@@ -1,7 +1,7 @@
-"""The files of a golden case, and the whole case read back from them.
+"""Makes the files of a golden case, and reads the whole case from its files.
 
 A case without a base has a file for each document. Every other case has `changes.yaml` with the
-differences from its base, and a file for each document that resembles none of its base.
+differences from its base, and a file for each document that is too different from the base.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Documents = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """A case's line in the list of cases."""
+    """A case in the list of cases."""
 
     about: str
     base: str | None = None
@@ -34,23 +34,23 @@ class Entry:
 
 @cache
 def listed() -> dict[str, Entry]:
-    """Every case of `cases.yaml`."""
+    """Return every case of `cases.yaml`."""
     rows = read(HERE / "cases.yaml")
     return {case: Entry(**row) for case, row in rows.items()}
 
 
 @cache
 def current(case: str) -> Documents:
-    """The documents that the operator generates now."""
+    """Return the documents that the operator generates now."""
     return documents(generated(case))
 
 
 def files(case: str, trees: Mapping[str, Documents] | None = None) -> dict[str, str]:
-    """The files that a case should have, by their place in its folder.
+    """Return the files that a case should have, by their path in its folder.
 
     Args:
         case: its name.
-        trees: documents of every case; those that are generated now without it.
+        trees: documents of every case; if absent, the operator generates them now.
     """
     entry = listed()[case]
     every = trees or {name: current(name) for name in (case, entry.base) if name}
@@ -73,12 +73,12 @@ def files(case: str, trees: Mapping[str, Documents] | None = None) -> dict[str, 
 
 
 def digest_list() -> str:
-    """The digests of every case; a changed one is built, published or rolled out again."""
+    """Return the digests of every case. A changed digest causes a new build or rollout."""
     return dump({case: digests(generated(case)) for case in CASES})
 
 
 def stored(case: str) -> dict[str, str]:
-    """The files that a case has."""
+    """Return the files that a case has."""
     folder = expected(case)
     return {
         path.relative_to(folder).as_posix(): path.read_text("utf-8")
@@ -88,7 +88,7 @@ def stored(case: str) -> dict[str, str]:
 
 
 def expanded(case: str) -> dict[str, Any]:
-    """Every document of a case, read from its files and those of its bases."""
+    """Return every document of a case, from its files and the files of its bases."""
     texts = stored(case)
     changes = yaml.load(texts.pop(CHANGES, "{}"), Loader=yaml.CSafeLoader)
     base = listed()[case].base
@@ -100,16 +100,16 @@ def expanded(case: str) -> dict[str, Any]:
 
 
 def expected(case: str) -> Path:
-    """The folder of a case's files."""
+    """Return the folder of a case's files."""
     return HERE / case / "expected"
 
 
 def _like(name: str, base: Documents) -> str | None:
-    """The document of the base that a document of this name is compared with."""
+    """Return the base's document to compare a document of this name with, or None."""
     if name in base:
         return name
     if name.startswith(_PLACE):
-        # Of two servers, each has a repository below a folder of its own.
+        # With two servers, the repository of each server is in a separate folder.
         model = name.rpartition("/repository/")[2].split("/", 1)[-1].split("/", 1)[-1]
         side = name.split("/")[1]
         choices = (_PLACE + model.replace("/", f"_{side}/", 1), _PLACE + model)
@@ -119,7 +119,7 @@ def _like(name: str, base: Documents) -> str | None:
 
 
 def _strange(change: delta.Delta, tree: Any, same: bool) -> bool:
-    """Whether a document shares too little with a document of another name."""
+    """Return whether a document shares too little with a document of another name."""
     return not same and 2 * _length(change) > _length(tree)
 
 

@@ -1,4 +1,4 @@
-"""A delta turns its base into the tree, and is refused by a base that it does not fit."""
+"""A delta turns its base into the tree; it fails with a base that it does not fit."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_a_base_and_a_delta_make_the_tree(base: Any, tree: Any) -> None:
 
 
 def repr_(tree: Any) -> str:
-    """A text that distinguishes 1 from True, and two orders of a list but not of a map."""
+    """Return a text that depends on types, and on the order of lists but not of maps."""
     if isinstance(tree, dict):
         return f"{{{sorted((key, repr_(value)) for key, value in tree.items())}}}"
     return f"[{[repr_(item) for item in tree]}]" if isinstance(tree, list) else repr(tree)

@@ -1,4 +1,4 @@
-"""What the operator generates is what was reviewed."""
+"""The operator generates exactly the reviewed documents."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ HINT = "if this is intended, run python tests/golden/update.py and review the di
 
 @pytest.mark.parametrize("case", CASES)
 def test_generates_what_is_expected(case: str) -> None:
-    """Every document in full: the files of the case, over those of the cases it differs from."""
+    """Every generated document equals the document from the files of the case and its bases."""
     now, expected = stored.current(case), stored.expanded(case)
     assert sorted(now) == sorted(expected), HINT
     for name, tree in now.items():
@@ -27,12 +27,12 @@ def test_generates_what_is_expected(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_files_are_those_that_update_writes(case: str) -> None:
-    """So an entry that the base makes redundant does not stay."""
+    """The files keep no entry that the base makes redundant."""
     assert stored.stored(case) == stored.files(case), f"{case}: {HINT}"
 
 
 def test_digests_are_the_reviewed_ones() -> None:
-    """With another engine key every cluster builds that engine again."""
+    """A changed engine key makes every cluster build that engine again."""
     assert stored.digest_list() == stored.DIGESTS.read_text("utf-8"), HINT
 
 
@@ -42,7 +42,7 @@ def test_every_case_is_listed_once() -> None:
 
 
 def test_each_release_and_method_is_stored_in_full_once() -> None:
-    """A reviewer can read a whole repository of each without its base."""
+    """A reviewer can read the repository of each release and method without its base."""
     whole = {
         release(case)
         for case, entry in stored.listed().items()
@@ -83,10 +83,10 @@ def test_samples_show_every_method_and_topology() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_configuration_is_the_published_one(case: str) -> None:
-    """The files of the repository, against tables that do not come from our own output."""
+    """Repository files match published tables, which do not come from the operator's output."""
     version = generated(case).status["plan"]["version"]
     if options := generated(case).repository.get("options.yaml"):
-        # trtllm-serve has no models of Triton.
+        # With trtllm-serve, the repository has no Triton models.
         Draft202012Validator(options_schema(version)).validate(yaml.safe_load(options))
         return
     texts = {
@@ -95,7 +95,7 @@ def test_every_configuration_is_the_published_one(case: str) -> None:
         if path.endswith("config.pbtxt")
     }
     if len(texts) == 1:
-        # The LLM API has one model, whose tables are those of tests/unit/triton/test_llm_api.py.
+        # The LLM API has one model; tests/triton/test_llm_api.py checks with the same tables.
         (text,) = texts.values()
         assert llm_api_differences(parse(text)) == []
         return
@@ -106,7 +106,7 @@ def test_every_configuration_is_the_published_one(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_pod_is_restricted(case: str) -> None:
-    """The rules of the restricted profile, in every pod that the operator makes."""
+    """Every pod of the operator meets the restricted profile of Pod Security."""
     pods = [spec for _, spec in generated(case).pods()]
     for pod in pods:
         require_restricted(pod)

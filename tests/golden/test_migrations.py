@@ -1,4 +1,4 @@
-"""Every TensorRT sample has a reviewed equivalent for backend PyTorch, or reviewed needs."""
+"""Every TensorRT sample has a reviewed PyTorch equivalent, or reviewed needs."""
 
 import pytest
 

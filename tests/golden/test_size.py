@@ -18,9 +18,9 @@ FILES = 25
 
 
 def touched() -> set[str]:
-    """The golden files that update.py would change now."""
+    """Return the golden files that update.py would change now."""
     trees = {case: documents(generate(case)) for case in CASES}
-    # Every change that reaches a digest touches their list.
+    # Every change of a digest changes the list of digests.
     files = {DIGESTS.name}
     for case in CASES:
         now, before = stored.files(case, trees), stored.stored(case)
@@ -46,7 +46,7 @@ def test_golden_files_and_cases_stay_readable() -> None:
 
 @pytest.mark.slow
 def test_a_new_field_of_the_targets_configuration_touches_few_files() -> None:
-    """An optional field with a default adds a key to every `tensorrt_llm/config.pbtxt`."""
+    """A new optional field with a default adds a key to every `tensorrt_llm/config.pbtxt`."""
     original = parameters.engine_parameters
 
     def more(*args: Any, is_target: bool) -> Any:

@@ -13,9 +13,9 @@ from support.golden_cases import CASES
 
 
 def main(cases: list[str]) -> int:
-    """Replace the expected files of the named cases, or of all.
+    """Replace the expected files of the named cases, or of all cases.
 
-    Name the cases that build on a changed case too, or name none.
+    Also name the cases that have a changed case as their base, or name no case.
     """
     for case in cases or CASES:
         texts = files(case)

@@ -1,1 +1,1 @@
-"""Whether the tree can be released: `python -m release`, or `make release-check`."""
+"""Checks whether the tree can be released: `python -m release`, or `make release-check`."""

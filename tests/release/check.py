@@ -1,4 +1,4 @@
-"""What must hold of a tree before it gets its version's tag."""
+"""The conditions that a tree must meet before its version is tagged."""
 
 import re
 import subprocess
@@ -9,13 +9,13 @@ import yaml
 
 from release.pins import unpinned
 
-# Semantic versioning 2.0.0, without build metadata: an image's tag cannot have its plus.
+# Semantic versioning 2.0.0 without build metadata: an image tag cannot contain a plus sign.
 _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
 )
 _DATE = r"\d{4}-\d{2}-\d{2}"
 CHARTS = ("charts/specdec-operator/Chart.yaml", "charts/specdec-model/Chart.yaml")
-# The files that name released images, beside the samples.
+# The files that name released images.
 NAMING = (
     "charts/specdec-operator/values.yaml",
     "manifests/install/deployment.yaml",
@@ -36,26 +36,26 @@ ROOT_FILES = (
 
 
 def version(root: Path) -> str:
-    """The version in its one place; empty when it is not there."""
+    """Return the version from the package's __init__.py; empty if it is missing."""
     text = (root / "operator" / "specdec" / "__init__.py").read_text("utf-8")
     match = re.search(r'^__version__ = "([^"]*)"$', text, re.MULTILINE)
     return match.group(1) if match else ""
 
 
 def registry(root: Path) -> str:
-    """Registry and organisation of released images, in their one place."""
+    """Return the registry and organisation of released images; empty if they are missing."""
     text = (root / _RELEASED).read_text("utf-8")
     match = re.search(r'^REGISTRY = "([^"]*)"$', text, re.MULTILINE)
     return match.group(1) if match else ""
 
 
 def problems(root: Path, tag: str = "", pushed_to: str = "") -> Iterator[str]:
-    """The problems of a release, a sentence each with the fix.
+    """Yield each problem of a release as a sentence that contains the fix.
 
     Args:
         root: a checkout.
-        tag: the tag that is being released, when there is one already.
-        pushed_to: registry and organisation that the images are pushed to, when known.
+        tag: the tag that is being released, if it exists already.
+        pushed_to: registry and organisation that the images are pushed to, if known.
     """
     ours = version(root)
     if not _VERSION.fullmatch(ours):
@@ -79,7 +79,7 @@ def _chart(root: Path, name: str, ours: str) -> Iterator[str]:
 
 
 def _images(root: Path, ours: str, pushed_to: str) -> Iterator[str]:
-    """Names of images that users could not pull after the release."""
+    """Yield a problem for each image name that users could not pull after the release."""
     known = registry(root)
     if pushed_to and pushed_to != known:
         yield f"{_RELEASED}: REGISTRY is {known}, and the images are pushed to {pushed_to}: set it"
@@ -108,7 +108,7 @@ def _git(root: Path, ours: str, tag: str) -> Iterator[str]:
     changed = _git_output(root, "status", "--porcelain").splitlines()
     if changed:
         yield f"git: {len(changed)} files are not committed, such as {changed[0][3:]}: commit them"
-    # The tag that triggers the release is there already; any other of that name is an older one.
+    # A tag that triggers the release exists already. Without it, a tag of this name is older.
     if not tag and _git_output(root, "tag", "--list", f"v{ours}").strip():
         yield f"git: the tag v{ours} exists: raise __version__"
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-# File -> the extras of the project whose packages an image gets.
+# Lock file of an image -> the extras of the project whose packages it locks.
 LOCKS = {
     "requirements-operator.txt": ("client", "jobs", "openai"),
     "requirements-reference.txt": ("reference",),
 }
-# The operator's image has the project itself too, and what builds it.
+# The operator's image also contains the project itself and its build requirements.
 WITH_PROJECT = "requirements-operator.txt"
 _LINE = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)$")
 
@@ -35,7 +35,7 @@ def locked(path: Path) -> dict[str, Pin]:
     """Return the packages of a lock by their canonical names.
 
     Raises:
-        ValueError: a line is no exact version with SHA-256 digests.
+        ValueError: a line lacks an exact version or SHA-256 digests.
     """
     pins: dict[str, Pin] = {}
     for line in re.sub(r" \\\n +", " ", path.read_text("utf-8")).splitlines():
@@ -56,7 +56,7 @@ def constrained(path: Path) -> dict[str, str]:
 
 
 def required(root: Path, lock: str) -> list[Requirement]:
-    """Return what pyproject.toml names for a lock, without what that needs in turn."""
+    """Return a lock's requirements in pyproject.toml, without their own dependencies."""
     body = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     project = body["project"]
     lines = [line for extra in LOCKS[lock] for line in project["optional-dependencies"][extra]]
@@ -66,12 +66,12 @@ def required(root: Path, lock: str) -> list[Requirement]:
 
 
 def write(root: Path, lock: str) -> None:
-    """Resolve one lock anew under constraints.txt and write it.
+    """Resolve one lock again under constraints.txt and write it.
 
-    The digests are of all files of a version, so that one lock is good for every platform.
+    The lock has the digests of all files of a version, so that it works on every platform.
 
     Raises:
-        subprocess.CalledProcessError: uv has no solution, and printed why.
+        subprocess.CalledProcessError: uv cannot resolve the lock, and printed the reason.
     """
     argv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "--output-file", lock]
     argv += ["--constraints", "constraints.txt", "--generate-hashes", "--no-annotate"]

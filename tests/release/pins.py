@@ -15,7 +15,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class PinError(Exception):
-    """One sentence: which image has no digest, and what the registry's client printed."""
+    """An image's digest is unknown; the message has the image and the output of docker."""
 
 
 def unpinned(dockerfile: str) -> list[str]:
@@ -27,10 +27,10 @@ def unpinned(dockerfile: str) -> list[str]:
 def pinned(dockerfile: str) -> str:
     """Return the Dockerfile with every base image at the digest that its tag has now.
 
-    It is the digest of the list of platforms, from which each platform's image follows.
+    It is the digest of the image index, which lists the image of each platform.
 
     Raises:
-        PinError: no digest is known of an image.
+        PinError: the digest of an image is unknown.
     """
     tags = {name: _short(name).partition("@")[0] for name in base.named(dockerfile)}
     return base.resolved(
@@ -39,7 +39,7 @@ def pinned(dockerfile: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a name as a Dockerfile has it, without the registry that Docker assumes."""
+    """Return an image's name without the registry that Docker assumes."""
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
@@ -64,7 +64,7 @@ def _digest(manifest: str) -> str:
 
 
 def main(path: Path) -> int:
-    """Pin the Dockerfile; 0, or 1 with one sentence and nothing written."""
+    """Pin the Dockerfile and return 0; on an error, report it, write nothing and return 1."""
     try:
         text = pinned(path.read_text("utf-8"))
     except PinError as error:

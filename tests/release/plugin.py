@@ -1,7 +1,7 @@
 """The archive of the kubectl plugin, as manifests/krew/specdec.yaml describes it.
 
 `python -m release.plugin FOLDER` writes it. The same sources give the same bytes everywhere: the
-archive is not compressed, and has no times.
+archive is not compressed, and has no timestamps of the build.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def archive() -> bytes:
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as target:
         for name, (source, permissions) in _FILES.items():
             entry = zipfile.ZipInfo(name)
-            entry.create_system = 3  # Unix, for the permissions
+            entry.create_system = 3  # Unix, so that the permissions apply
             entry.external_attr = permissions << 16
             target.writestr(entry, source.read_bytes())
     return made.getvalue()

@@ -37,7 +37,7 @@ def edit(root: Path, name: str, old: str, new: str) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the checked files, as they are on the day of a release."""
+    """A copy of the checked files, edited as for a release."""
     for name in ROOT_FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
@@ -126,7 +126,7 @@ def test_tree_with_changes_or_an_existing_tag_is_refused(tree: Path) -> None:
 
 
 def test_command_prints_the_problem_and_fails() -> None:
-    """Between releases, as here, there are lines under Unreleased."""
+    """Check the command with a tag that differs from the version."""
     argv = [sys.executable, "-m", "release", "v9.9.9"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)

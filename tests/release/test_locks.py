@@ -1,4 +1,4 @@
-"""What goes into an image is pinned to its content, in the versions of constraints.txt."""
+"""Images install packages that are pinned by digest, in the versions of constraints.txt."""
 
 import re
 from pathlib import Path
@@ -39,9 +39,9 @@ def test_images_install_packages_only_by_digest() -> None:
     locks = [file for command in installs for file in re.findall(r"-r (\S+)", command)]
     assert sorted(locks) == sorted(LOCKS)
     for command in installs:
-        options = {"--require-hashes", "--only-binary"}  # a source distribution runs its own code
+        options = {"--require-hashes", "--only-binary"}  # a source package would run its code
         if "-r" not in command.split():
-            # The project itself, by what is installed already.
+            # This installs the project itself, with packages that are installed already.
             options = {"--no-deps", "--no-index", "--no-build-isolation"}
             assert command.split()[-1] == "."
         assert options <= set(command.split()), command

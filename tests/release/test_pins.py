@@ -18,7 +18,7 @@ FROM scratch
 
 
 def pin(folder: Path, answer: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on a Dockerfile, with a `docker` that answers so and notes its arguments."""
+    """Run the command; a fake `docker` records its arguments and runs the script answer."""
     (folder / "Dockerfile").write_text(DOCKERFILE)
     programs = folder / "bin"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""The workflow `site` publishes one folder per version, run here against a local repository."""
+"""The workflow `site` publishes a folder per version; tests run it with a local repository."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def publish(folder: Path, kind: str, name: str) -> None:
-    """Run the step's script as the runner does, for a branch or a tag."""
+    """Run the script of the step `publish` as the runner does, for a branch or a tag."""
     (script,) = [step["run"] for step in JOB["steps"] if step.get("id") == "publish"]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

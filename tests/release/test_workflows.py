@@ -1,4 +1,4 @@
-"""The workflows: pinned, with few rights, and of commands that exist."""
+"""Workflows pin their actions, have few permissions, and run commands that exist."""
 
 import re
 import subprocess
@@ -13,14 +13,14 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
-# Beyond reading the sources: pushing to the registry, and the identity that a signature carries.
+# These jobs push to the registry, and need an identity for their signatures.
 _PUBLISHES = {"contents": "read", "packages": "write", "id-token": "write"}
 RIGHTS = {
     ("release", "image"): _PUBLISHES,
     ("release", "chart"): _PUBLISHES,
-    # The release with its files, and the identity that the package index trusts.
+    # Creates the release with its files, and needs the identity that the package index trusts.
     ("release", "package"): {"contents": "write", "id-token": "write"},
-    # The branch of the published site.
+    # Pushes to the branch of the published site.
     ("site", "publish"): {"contents": "write"},
 }
 RELEASE = ROOT / ".github" / "workflows" / "release.yaml"
@@ -58,7 +58,7 @@ def test_workflows_have_few_permissions_and_no_untrusted_input(path: Path) -> No
         assert job.get("permissions", {}) == RIGHTS.get((path.stem, name), {})
         assert job["timeout-minutes"]
     for step in steps(path):
-        # An expression inside a script is text of the shell; variables are not.
+        # The shell would execute the text of an expression, but not the value of a variable.
         assert "${{" not in step.get("run", "")
         if step.get("uses", "").startswith("actions/checkout"):
             assert step["with"]["persist-credentials"] is False
@@ -107,7 +107,7 @@ def test_package_has_no_key_and_is_published_before_the_release_names_it() -> No
 
 
 def ordered(job: str, *parts: str) -> list[Any]:
-    """The steps whose action, name or script has these texts; they come in this order."""
+    """Return the steps that contain these texts, and check that they come in this order."""
     steps_ = workflow(RELEASE)["jobs"][job]["steps"]
     places = []
     for part in parts:
@@ -177,10 +177,10 @@ def require_strict(scan: Any) -> None:
 
 
 def run(script: str, *, folder: Path | None = None, helm: str = "", **variables: str) -> list[str]:
-    """Run a step's script as the runner does, with programs that note their arguments.
+    """Run a step's script as the runner does, and return the calls that fake programs record.
 
     Raises:
-        subprocess.CalledProcessError: it failed.
+        subprocess.CalledProcessError: the script failed.
     """
     with tempfile.TemporaryDirectory() as scratch:
         place = folder or Path(scratch)
@@ -191,7 +191,7 @@ def run(script: str, *, folder: Path | None = None, helm: str = "", **variables:
             "cosign": "",
         }
         for name, answer in answers.items():
-            # As the programs do: a pipe without a reader ends its writer.
+            # The real programs also read the password: otherwise the writer of the pipe fails.
             reads = 'case "$*" in *--password-stdin*) cat > /dev/null ;; esac'
             text = f'#!/bin/sh\necho "{name} $*" >> {place}/asked\n{reads}\n{answer}\n'
             (programs / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The one form a measured figure has: a JSON line, and an exit status when a goal is missed."""
+"""Prints measured figures as JSON lines; the exit status reports missed goals."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Report:
 
         Args:
             name: `<bench>.<figure>`.
-            values: one a repetition.
-            goal: the figure it has to reach; None reports without judging.
-            better: on which side of the goal it has to lie.
+            values: one value for each repetition.
+            goal: the value that the median has to reach; None for a figure without a goal.
+            better: whether higher or lower values are better.
 
         Returns:
             the median.
@@ -62,7 +62,7 @@ class Report:
         print(message, file=sys.stderr, flush=True)
 
     def exit_status(self) -> int:
-        """Return 1 when a goal was missed, and name it on stderr."""
+        """Return 1 when a goal was missed, and print the missed goals on stderr."""
         for name in self.missed:
             print(f"goal missed: {name}", file=sys.stderr)
         return 1 if self.missed else 0

@@ -1,7 +1,7 @@
 """Builds and checks the BLS, the Rust workspace `operator/bls`: `python -m support.bls`.
 
 The library goes into the package (`specdec.triton.library`), beside a digest of its sources, and
-is compiled only where that digest has changed. `lint` checks the sources, `fmt` formats them.
+is compiled only if that digest has changed. `lint` checks the sources, `fmt` formats them.
 """
 
 import argparse
@@ -31,12 +31,12 @@ _ERROR_LINES = 8
 
 
 class BuildError(Exception):
-    """Why the library cannot be built, in one sentence with the fix."""
+    """The library cannot be built; the message has the reason and the fix."""
 
 
 @dataclass(frozen=True)
 class RustTest:
-    """A test of a crate and how it ended."""
+    """The result of a test of a crate."""
 
     name: str
     passed: bool
@@ -44,10 +44,10 @@ class RustTest:
 
 
 def build(report: Report, workspace: Path = WORKSPACE, packaged: Path = PACKAGED) -> Path:
-    """Build the library into the package where it is missing or old; returns its folder.
+    """Build the library into the package if it is missing or old; return its folder.
 
     Raises:
-        BuildError: it cannot be compiled here.
+        BuildError: the library cannot be compiled here.
     """
     desired = digest(workspace)
     if _is_current(packaged, desired):
@@ -86,7 +86,7 @@ def run_tests(workspace: Path = WORKSPACE) -> list[RustTest]:
     """Run the tests of all crates.
 
     Raises:
-        BuildError: they cannot be compiled, or cargo does not finish.
+        BuildError: the tests cannot be compiled, or cargo does not finish.
     """
     done = _cargo_run(workspace, _TESTS)
     tests = _parse_tests(done.stdout)
@@ -112,11 +112,11 @@ def _parse_tests(output: str) -> list[RustTest]:
 
 
 def adaptive(workspace: Path = WORKSPACE) -> dict[str, list[float]]:
-    """Run the simulation of the adaptive draft length; a list of numbers for each figure.
+    """Run the simulation of the adaptive draft length; return a list of numbers for each figure.
 
-    Over a grid, speeds in shares of the best fixed length (`of_best`) and of decoding without a
-    draft (`of_plain`); shares of the best after a change (`after_load_steps`,
-    `after_other_texts`); changes where nothing else does (`changes_a_second`).
+    Over a grid of loads, speeds are relative to the best fixed length (`of_best`) and to
+    target-only decoding (`of_plain`). Other figures are speeds after a change (`after_load_steps`,
+    `after_other_texts`), and changes of the length under constant load (`changes_a_second`).
 
     Raises:
         BuildError: the example cannot be compiled or run here.
@@ -130,9 +130,9 @@ def adaptive(workspace: Path = WORKSPACE) -> dict[str, list[float]]:
 
 
 def lookup_costs(texts: Path, workspace: Path = WORKSPACE) -> list[Any]:
-    """What lookups cost in texts, of which a file has a JSON list of lists of token ids.
+    """Measure what lookups cost in the texts of a file, a JSON list of lists of token ids.
 
-    For each text: `microseconds` of every token, `candidates` and `bytes_a_token`.
+    The result has for each text: `microseconds` of every token, `candidates` and `bytes_a_token`.
 
     Raises:
         BuildError: the example cannot be compiled or run here.
@@ -147,7 +147,7 @@ def lookup_costs(texts: Path, workspace: Path = WORKSPACE) -> list[Any]:
 
 
 def simulated_engine(workspace: Path = WORKSPACE) -> Path:
-    """The library of the backend that simulates engines; cargo compiles it if it is old.
+    """Build the backend that simulates engines, if its sources have changed; return its library.
 
     Raises:
         BuildError: the example cannot be compiled here.
@@ -160,7 +160,7 @@ def simulated_engine(workspace: Path = WORKSPACE) -> Path:
 
 
 def check(workspace: Path = WORKSPACE) -> str:
-    """Check the sources' form and rules; cargo's report, empty when all is well.
+    """Check format and lint rules of the sources; return cargo's report, empty without problems.
 
     Raises:
         BuildError: cargo is missing or does not finish.
@@ -169,7 +169,7 @@ def check(workspace: Path = WORKSPACE) -> str:
 
 
 def format_sources(workspace: Path = WORKSPACE) -> str:
-    """Format the sources; cargo's report on what it cannot parse, empty when all is formatted.
+    """Format the sources; return cargo's report on files that it cannot parse, empty on success.
 
     Raises:
         BuildError: cargo is missing or does not finish.
@@ -199,7 +199,7 @@ def _run(cargo: Path, arguments: list[str], workspace: Path, target: Path, actio
 
 
 def _target() -> Path:
-    # All checkouts share it, because most of the time goes into other crates.
+    # All checkouts share this folder, because the dependencies take most of the time.
     return folders.cache() / "bls"
 
 
@@ -208,7 +208,7 @@ def _lock(target: Path) -> Path:
 
 
 def _own(cargo: Path, workspace: Path, target: Path) -> None:
-    """Remove what another checkout compiled: its library has the same name and would count."""
+    """Remove crates of another checkout: cargo would take its library, which has the same name."""
     owner = target / "checkout"
     if owner.is_file() and owner.read_text() == str(workspace):
         return
@@ -260,14 +260,14 @@ def _cargo() -> Path:
 
 
 def _first_error(output: str) -> str:
-    """The first error with the lines after it; without one the last lines."""
+    """Return the first error with the lines after it, or the last lines without an error."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     first = next((n for n, line in enumerate(lines) if line.startswith("error")), -_ERROR_LINES)
     return "\n".join(lines[first:][:_ERROR_LINES]) or "no output"
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Run the command line; 2 with one sentence when something cannot be done here."""
+    """Run the command line; return 2 and print one sentence if cargo cannot do its work."""
     parser = argparse.ArgumentParser(prog="python -m support.bls", description=__doc__)
     parser.add_argument("command", nargs="?", choices=["lint", "fmt"], help="none: build")
     command, problems = parser.parse_args(arguments).command, ""

@@ -1,4 +1,4 @@
-"""Write the CRD's schema into the package, which `specdec plan` checks resources against.
+"""Writes the CRD's schema into the package, where `specdec plan` uses it to check resources.
 
 `make generate` runs it as `python -m support.carried_definition`; a test compares the two.
 """
@@ -10,7 +10,7 @@ CARRIED = CRD.parents[1] / "operator" / "specdec" / "dry_run" / "admission" / FI
 
 
 def text() -> str:
-    """What the package must carry."""
+    """Return the schema as the package must contain it."""
     return carried(definition())
 
 

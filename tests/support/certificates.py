@@ -1,4 +1,4 @@
-"""An authority of one's own, a server's certificate for the loopback, and one of a client."""
+"""Creates a CA, a certificate of a server on the loopback address, and client certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DAYS = ("-days", "1")
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, PEM files."""
+    """A certificate and its key, as paths of PEM files."""
 
     certificate: str
     key: str
@@ -20,7 +20,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files; `stranger` is of another authority."""
+    """PEM files; another CA has signed `stranger`."""
 
     authority: str
     server: Pair
@@ -29,7 +29,7 @@ class Certificates:
 
 
 def make(folder: Path, *, hosts: tuple[str, ...] = ()) -> Certificates:
-    """Make them all in an empty folder; the server's is for `hosts` too."""
+    """Create all certificates in an empty folder; the server's is also valid for `hosts`."""
     authority, other = _authority(folder, "ca"), _authority(folder, "other")
     names = ",".join(f"DNS:{host}" for host in ("localhost", *hosts))
     return Certificates(

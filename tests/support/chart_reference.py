@@ -1,6 +1,6 @@
 """The values table of each chart's README, generated from the comments of its values.yaml.
 
-`python -m support.chart_reference` writes the tables; a test compares.
+`python -m support.chart_reference` writes the tables; a test compares them.
 """
 
 import json
@@ -16,7 +16,7 @@ _TABLE = re.compile(r"(?<=<!-- values -->\n).*?(?=<!-- end of values -->\n)", re
 
 
 def render(document: Path) -> str:
-    """The README with the table of its chart's present values."""
+    """Return the README with the current table of its chart's values."""
     text = document.with_name("values.yaml").read_text("utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
@@ -26,7 +26,7 @@ def render(document: Path) -> str:
 
 
 def _rows(node: yaml.MappingNode, lines: list[str], above: str = "") -> Iterator[str]:
-    """A row for each value; a section that has a comment gets a row without a default."""
+    """Yield a row for each value; a section with a comment gets a row without a default."""
     for key, value in node.value:
         path = f"{above}.{key.value}" if above else str(key.value)
         comment = _comment(lines, key.start_mark.line)
@@ -41,7 +41,7 @@ def _rows(node: yaml.MappingNode, lines: list[str], above: str = "") -> Iterator
 
 
 def _comment(lines: list[str], line: int) -> str:
-    """The comment that ends directly above a line, as one line."""
+    """Return the comment that ends directly above a line, as one line."""
     text: list[str] = []
     while line > 0 and lines[line - 1].lstrip().startswith("#"):
         line -= 1

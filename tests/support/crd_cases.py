@@ -1,9 +1,9 @@
-"""Resources that the definition accepts or refuses, expanded from the tables of the control plane.
+"""Resources that the CRD accepts or refuses, expanded from tables in tests/controlplane/resources.
 
 A table is a list of cases. A case names its base, which is another good case or a resource of
-`bases.yaml`, and holds what differs: `patch` sets the value at a dotted path, `remove` deletes
-paths. A case that is refused also names the field and a part of the message; `after` names the
-good case that the server stores first, where it refuses a change. Both then have the same name.
+`bases.yaml`, and holds the differences: `patch` sets the value at a dotted path, `remove` deletes
+paths. A refused case also names the field and a part of the message. If the server refuses a
+change, `after` names the good case that the server stores first; both then have the same name.
 """
 
 import copy
@@ -20,7 +20,7 @@ KEYS = {"name", "base", "patch", "remove", "field", "message", "after"}
 
 @dataclass(frozen=True)
 class Case:
-    """One resource, and for a refused one the cause that the server must give."""
+    """A resource; a refused resource also has the cause that the server must report."""
 
     name: str
     body: dict[str, Any]
@@ -29,12 +29,12 @@ class Case:
     after: str = ""
 
     def resource(self) -> dict[str, Any]:
-        """A copy that the test may change."""
+        """Return a copy that the test may change."""
         return copy.deepcopy(self.body)
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML with `!repeat {text: a, times: 9}`, for text that is longer than anyone reads."""
+    """Loads YAML with `!repeat {text: a, times: 9}`, which stands for very long text."""
 
 
 def _repeated(loader: yaml.SafeLoader, node: yaml.Node) -> str:
@@ -48,13 +48,13 @@ _Loader.add_constructor("!repeat", _repeated)
 
 @cache
 def good() -> tuple[Case, ...]:
-    """Every resource that the server accepts."""
+    """Return every resource that the server accepts."""
     return tuple(Case(row["name"], expanded(row)) for row in _rows("good-*.yaml"))
 
 
 @cache
 def bad() -> tuple[Case, ...]:
-    """Every resource that the server refuses, with the reason."""
+    """Return every resource that the server refuses, with the cause."""
     return tuple(
         Case(row["name"], expanded(row), row["field"], row["message"], row.get("after", ""))
         for row in _rows("bad-*.yaml")
@@ -62,7 +62,7 @@ def bad() -> tuple[Case, ...]:
 
 
 def good_resource(name: str) -> dict[str, Any]:
-    """A copy of the good case of this name."""
+    """Return a copy of the good resource of this name."""
     (case,) = (case for case in good() if case.name == name)
     return case.resource()
 
@@ -90,7 +90,7 @@ def _load(path: Path) -> Any:
 
 
 def expanded(row: dict[str, Any]) -> dict[str, Any]:
-    """The whole resource of a row."""
+    """Return the whole resource of a row."""
     base = _bases()[row["base"]]
     body = copy.deepcopy(base) if "kind" in base else expanded(base)
     body["metadata"]["name"] = row.get("after", row["name"])
@@ -106,7 +106,7 @@ def expanded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place(body: dict[str, Any], parents: list[str]) -> dict[str, Any]:
-    """The map at a path; maps that the base lacks are made."""
+    """Return the map at a path; create maps that the base lacks."""
     place = body
     for part in parents:
         place = place.setdefault(part, {})

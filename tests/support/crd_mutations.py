@@ -15,12 +15,12 @@ Schema = dict[str, Any]
 
 
 def mutations(schema: Schema, count: int, seed: int) -> Iterator[Case]:
-    """Cases that the server accepts or refuses, the same ones for the same seed.
+    """Yield cases that the server may accept or refuse; a seed always yields the same cases.
 
     Args:
-        schema: of the whole resource.
-        count: how many cases.
-        seed: of the random choices.
+        schema: schema of the whole resource.
+        count: number of cases.
+        seed: seed of the random choices.
     """
     choice = random.Random(seed)
     for number in range(count):
@@ -31,7 +31,7 @@ def mutations(schema: Schema, count: int, seed: int) -> Iterator[Case]:
 
 
 def _change(place: dict[str, Any], schema: Schema, choice: random.Random) -> None:
-    """Change one field, which may lie deep inside and may be one that the resource lacks."""
+    """Change one field at any depth, which the resource may lack."""
     fields = schema.get("properties", {})
     name = choice.choice([*fields, *place, "aField"])
     field, value = fields.get(name, {}), place.get(name)
@@ -61,7 +61,7 @@ def _change_item(items: list[Any], schema: Schema, choice: random.Random) -> Non
 
 
 def _fitting(field: Schema) -> list[Any]:
-    """Values that the schema of a field allows, or nearly."""
+    """Return values that the schema of a field allows or nearly allows."""
     fits: dict[str, list[Any]] = {
         "boolean": [True, False],
         "integer": [field.get(key, 1) for key in ("minimum", "maximum", "default")],
@@ -73,7 +73,7 @@ def _fitting(field: Schema) -> list[Any]:
 
 
 def _beyond(field: Schema) -> list[Any]:
-    """Values just beyond the bounds of a field."""
+    """Return values just beyond the bounds of a field."""
     beyond: list[Any] = [field["minimum"] - 1] if "minimum" in field else []
     beyond += [field["maximum"] + 1] if "maximum" in field else []
     return beyond + (["a" * (field["maxLength"] + 1)] if "maxLength" in field else [])

@@ -36,7 +36,7 @@ class Api:
     tokens: set[str] = field(default_factory=set)
 
     def write(self, method: str, address: str, body: Json) -> tuple[int, bytes]:
-        """The response to a PATCH, POST or DELETE; a table of reads has none."""
+        """Return the response to a PATCH, POST or DELETE: 405, as the table only has reads."""
         message = f"{method} {address} is not served"
         return 405, json.dumps({"kind": "Status", "message": message}).encode()
 
@@ -66,7 +66,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
-    """Run a server for the table; yields its address."""
+    """Run a server for the table; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -108,7 +108,7 @@ def serving(api: Api, host: str = "127.0.0.1") -> Iterator[str]:
 
 
 def kubeconfig(file: Path, server: str, namespace: str | None = "lab", **user: Any) -> Path:
-    """A file with the single context `here`; `user` replaces the token of its user."""
+    """Write a kubeconfig with the single context `here`; `user` replaces its user's token."""
     context = {"cluster": "one", "user": "me"} | ({"namespace": namespace} if namespace else {})
     body = {
         "apiVersion": "v1",
@@ -123,7 +123,7 @@ def kubeconfig(file: Path, server: str, namespace: str | None = "lab", **user: A
 
 
 def pod(name: str, component: str, phase: str = "Running", **changes: Any) -> Json:
-    """A pod of the resource `pair`; a running one is ready."""
+    """Return a pod of the resource `pair`; a running pod is ready."""
     labels = {
         "app.kubernetes.io/managed-by": "specdec",
         "app.kubernetes.io/component": component,
@@ -145,11 +145,11 @@ def pod(name: str, component: str, phase: str = "Running", **changes: Any) -> Js
 
 
 def proxied(pod: str) -> str:
-    """The path of the API server's proxy for a pod's metrics."""
+    """Return the path of the API server's proxy for a pod's metrics."""
     return f"/api/v1/namespaces/lab/pods/{pod}:8002/proxy/metrics"
 
 
 def pages(*texts: str) -> Callable[[str], str]:
-    """Responses that follow one another; the last one repeats."""
+    """Return a function that gives one text for each call, and repeats the last text."""
     remaining = list(texts)
     return lambda _: remaining.pop(0) if len(remaining) > 1 else remaining[0]

@@ -1,10 +1,10 @@
-"""Golden cases: a resource in, every object and every repository file out.
+"""Golden cases: for a resource, every object and repository file that the operator generates.
 
 `tests/golden/cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
 `manifests/samples`. `tests/golden/stored.py` reads and writes their files.
 
-Python programs of the payload are left out: they have tests of their own, and a golden file must
-change only when what the operator generates does.
+The files leave out Python programs of the payload, which have their own tests: a golden file must
+change only if the operator generates something else.
 """
 
 import copy
@@ -31,7 +31,7 @@ from support.simulated_cluster import FACTS, World
 HERE = Path(__file__).parents[1] / "golden"
 _RESOURCES = {path.parent.name: path for path in HERE.glob("*/cr.yaml")}
 SAMPLES = {path.stem: path for path in (HERE.parents[1] / "manifests" / "samples").glob("*.yaml")}
-# Not a resource of ours: the checkpoints on a claim that the others read.
+# This sample has no SpeculativeModel: it puts the checkpoints of other samples on a claim.
 del SAMPLES["reference-pair"]
 CASES = sorted(_RESOURCES | SAMPLES)
 _IDENTITY = {"namespace": "demo", "uid": "5a0c1b7e-0000-4000-8000-000000000001", "generation": 1}
@@ -39,7 +39,7 @@ _IDENTITY = {"namespace": "demo", "uid": "5a0c1b7e-0000-4000-8000-000000000001",
 
 @dataclass(frozen=True)
 class Generated:
-    """What the operator generates of one resource, as it would send it."""
+    """Everything that the operator generates for one resource, as sent to the API server."""
 
     case: str
     name: str
@@ -48,7 +48,7 @@ class Generated:
     repository: dict[str, str]
 
     def pods(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every pod template, with a name that is its own."""
+        """Yield the spec of every pod template, with a unique name."""
         for body in self.objects:
             for number, template in enumerate(templates(body.get("spec", {}))):
                 kind, name = body["kind"].lower(), body["metadata"]["name"]
@@ -56,26 +56,26 @@ class Generated:
 
 
 def templates(spec: Any) -> list[Any]:
-    """Pod templates of a Job, a Deployment or a group."""
+    """Return the pod templates of a Job, a Deployment or a LeaderWorkerSet."""
     group = spec.get("leaderWorkerTemplate", {})
     every = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
     return [template for template in every if template is not None]
 
 
 def read(path: Path) -> Any:
-    """A YAML file, read fast."""
+    """Read a YAML file with the fast parser."""
     return yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
 
 
 def resource(case: str) -> dict[str, Any]:
-    """The resource of a case as the API server would hand it out."""
+    """Return the resource of a case, as the API server would return it."""
     path = _RESOURCES.get(case) or SAMPLES[case]
     cr: dict[str, Any] = read(path)
     return {**cr, "metadata": _IDENTITY | cr["metadata"]}
 
 
 def fetched(cr: dict[str, Any]) -> dict[str, Any]:
-    """What the fetch Job would report of the resource's sources."""
+    """Return the fetch Job's result for the sources of a resource."""
     models = {}
     for letter, (role, source) in zip(
         "abcde", SpeculativeModel.parse(cr).sources.items(), strict=False
@@ -99,23 +99,23 @@ def _place(source: Source) -> str:
 
 @cache
 def generated(case: str) -> Generated:
-    """What a case generates; once in a session, so callers must not change it."""
+    """Return the result of `generate` from a cache; callers must not change it."""
     return generate(case)
 
 
 def generate(case: str) -> Generated:
-    """What a case generates, without the cache."""
+    """Run a case on the simulated cluster; return everything that the operator generates."""
     cr = resource(case)
     results = {"fetch": fetched(cr), "prune": {"prune": {"deleted": 3, "bytes": 1_000_000}}}
     with (
         patch.object(
             backends.programs, "payload", lambda folder: {"build_engine.py": f"# {folder}\n"}
         ),
-        # What a release expects of an image has tests of its own.
+        # Other tests cover the expectations of a release on its image.
         patch.object(image, "expectations", lambda version: {"version": version}),
         # Every step of a case renders the same files.
         patch.object(repository, "_render", cache(_render)),
-        # The programs have tests of their own, and every server would show them.
+        # Other tests cover the programs, which would appear in the files of every server.
         patch.object(launch, "program", lambda name: f"# {name}\n"),
         # A golden file must not change with the library's sources.
         patch.object(library, "source_digest", lambda: "d" * 64),
@@ -137,7 +137,7 @@ def generate(case: str) -> Generated:
 
 
 def _json(body: Any) -> dict[str, Any]:
-    """A copy as the API server gets it."""
+    """Return a copy as the API server receives it."""
     copied: dict[str, Any] = json.loads(json.dumps(body))
     return copied
 

@@ -1,8 +1,8 @@
 """Fake trees of TensorRT-LLM images: templates, build programs and metadata, written from tables.
 
 Templates come from the published layouts (`published_layouts`), flags from
-`tests/unit/build/flag_tables.json`. The programs define their flags as upstream does: literally,
-and `trtllm-build` some of them in a helper of another module, from a list of names.
+`tests/unit/build/flag_tables.json`. As upstream, the programs define their flags literally, except
+that `trtllm-build` gets some flags from a helper in another module, which has a list of names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from support.published_layouts import table
 
 FLAG_TABLES = Path(__file__).parents[1] / "unit" / "build" / "flag_tables.json"
 MODELS = ("ensemble", "preprocessing", "postprocessing", "tensorrt_llm", "tensorrt_llm_bls")
-# Where a release keeps its scripts, and whose flags each of them has.
+# Scripts of a release: the path of each script, and the flag table that lists its flags.
 _COMMON = {
     "eagle/convert_checkpoint.py": "convert-eagle",
     "medusa/convert_checkpoint.py": "convert-medusa",
@@ -38,7 +38,7 @@ SCRIPTS = {
     "0.19.0": {**_COMMON, **_MOVED, "redrafter/convert_checkpoint.py": "convert-redrafter"},
     "1.2.1": {**_COMMON, **_MOVED, "redrafter/convert_checkpoint.py": "convert-redrafter-1"},
 }
-# Placeholders of data types, by the table's name for the type of logits and by tensor.
+# Placeholders of data types, by tensor.
 _PLACEHOLDERS = {
     "encoder_input_features": "${encoder_input_features_data_type}",
     "prompt_embedding_table": "${prompt_embedding_table_data_type}",
@@ -48,7 +48,7 @@ RENAMES = {"min_length": "min_tokens", "random_seed": "seed"}
 
 @dataclass(frozen=True)
 class Release:
-    """An image: tag of the server, installed TensorRT-LLM, place of its folders and packages."""
+    """An image: its tag, the installed TensorRT-LLM, and the paths of its folders and packages."""
 
     tag: str
     version: str
@@ -58,7 +58,7 @@ class Release:
     renamed: bool = False
 
 
-# 25.05 has a newer layout of request fields than the tag of its TensorRT-LLM.
+# The image 25.05 has newer names of request fields than the tag 0.19.0 of its TensorRT-LLM.
 RELEASES = (
     Release("25.03", "0.18.0", "usr/local/lib/python3.12/dist-packages"),
     Release("0.19.0", "0.19.0", "usr/local/lib/python3.12/dist-packages"),
@@ -75,7 +75,7 @@ RELEASES = (
 
 
 def write(root: Path, release: Release) -> Path:
-    """Write an image's tree; returns its root."""
+    """Write an image's tree; return its root."""
     for model in MODELS:
         text = template(model, release.version, renamed=release.renamed)
         _file(root / release.templates / model / "config.pbtxt", text)
@@ -86,7 +86,7 @@ def write(root: Path, release: Release) -> Path:
 
 
 def template(model: str, version: str, *, renamed: bool = False) -> str:
-    """A `config.pbtxt` with placeholders, in the loose protobuf text of the published ones."""
+    """Return a `config.pbtxt` with placeholders, in the loose protobuf text of published files."""
     published = table(version)
     lines = [
         '# A comment, and a name in it: "tensorrt"',
@@ -128,7 +128,7 @@ def _tensor(name: str, row: list[str], renamed: bool) -> str:
 
 
 def script(program: str) -> str:
-    """The source of a script, which defines its flags and does nothing."""
+    """Return the source of a script, which defines its flags and does nothing."""
     return "\n".join(
         [
             "import argparse",
@@ -145,7 +145,7 @@ def script(program: str) -> str:
 
 
 def package(folder: Path, version: str) -> None:
-    """Install TensorRT-LLM: metadata, and the modules that define the flags of `trtllm-build`."""
+    """Write a TensorRT-LLM package: metadata, and modules that define flags of `trtllm-build`."""
     info = folder / f"tensorrt_llm-{version}.dist-info"
     _file(info / "METADATA", f"Metadata-Version: 2.1\nName: tensorrt_llm\nVersion: {version}\n")
     entry = "trtllm-build = tensorrt_llm.commands.build:main"
@@ -194,7 +194,7 @@ def _flag_tables() -> dict[str, Any]:
 
 
 def flags(program: str) -> dict[str, Any]:
-    """The flags of a program by name."""
+    """Return the flags of a program, by name."""
     return dict(_flag_tables()[program])
 
 

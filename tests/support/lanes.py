@@ -1,7 +1,7 @@
-"""Which tests run side by side: what is started once for many tests is a lane, in one process.
+"""Distributes tests over processes: tests that share started programs form a lane.
 
-A lane waits for programs most of its time, so that several share two processors. Files that start
-nothing are handed out one by one, to whichever process is free.
+A lane runs in one process. It waits for programs most of its time, so several lanes share two
+processors. Files that start no programs go one by one to the next free process.
 """
 
 from collections import OrderedDict
@@ -10,10 +10,10 @@ from typing import Any
 from typing_extensions import override
 from xdist.scheduler import LoadScopeScheduling
 
-# By the start of a test's id; the longest lane first, so that none is left for the end.
+# Prefixes of test ids. The longest lane comes first, so that it does not run alone at the end.
 _NODE = ("tests/e2e/", "tests/cluster/test_node.py")
-# On the same node, in a namespace of their own. `test_whole_run.py` needs the statuses that the
-# other files of tests/e2e cause, so these are in one lane with it.
+# These use the same node, in their own namespace. The other files of tests/e2e share a lane with
+# `test_whole_run.py`, which needs the statuses that they cause.
 _SECOND = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
@@ -30,12 +30,12 @@ _SECOND = tuple(
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
 _SERVERS = ("tests/triton/",)
 _RELEASE = ("tests/chart/",)
-# In a process of their own, so with an operator and a control plane of their own. With the rest of
-# the folder they would be the longest lane.
+# These run in their own process, with their own operator and control plane. Together with the rest
+# of the folder, they would be the longest lane.
 _SERVICE = tuple(
     f"tests/controlplane/test_{name}.py" for name in ("retention", "scaling", "service")
 )
-# Most of these use the control plane without an operator, which stops when they have ended.
+# Most of these use the control plane without an operator. It stops when they have ended.
 _DEFINITION = tuple(
     f"tests/controlplane/test_{name}.py"
     for name in (
@@ -53,14 +53,14 @@ LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _DEFINITION, _RELEASE)
 
 
 def lane(nodeid: str) -> str:
-    """The name of what runs in one process and in order with this test."""
+    """Return the name of a test's lane or file, whose tests run in order in one process."""
     file = nodeid.partition("::")[0]
     places = [(place, own[0]) for own in LANES for place in own if file.startswith(place)]
     return max(places, key=lambda pair: len(pair[0]), default=(file, file))[1]
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no types
-    """Gives each process a lane, and then what is left, file by file."""
+    """Gives each process a lane, and then the remaining files one by one."""
 
     @override
     def _split_scope(self, nodeid: str) -> str:
@@ -75,14 +75,14 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # its package has no ty
 
     @override
     def _reschedule(self, node: Any) -> None:
-        # A process does not start its last test before it has more. xdist gives it more when two
-        # are left: if one of these is slow, the lane waits for it while another process is free.
+        # A process starts its last test only if it has more. xdist assigns more when two tests are
+        # left: if the first is slow, the assigned lane waits while another process is free.
         if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)
 
 
 class Work(OrderedDict[str, dict[str, bool]]):
-    """Work of which the lanes are taken first, in their order, and then the largest files."""
+    """A work queue that gives the lanes first, in their order, and then the largest files."""
 
     @override
     def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:

@@ -1,4 +1,4 @@
-"""What TensorRT-LLM publishes of the LLM API's Triton model, and the schemas of its `model.yaml`.
+"""The published Triton model of TensorRT-LLM's LLM API, and the schemas of its `model.yaml`.
 
 The tables are written from TensorRT-LLM's documentation and sources, not from our own output.
 """
@@ -19,7 +19,7 @@ def _data() -> Any:
 
 
 def llm_api_differences(config: Any) -> list[str]:
-    """In what a parsed `config.pbtxt` differs from the published model."""
+    """Return the differences between a parsed `config.pbtxt` and the published model."""
     tables = _data()["model"]
     differing: list[str] = []
     for kind in ("input", "output"):
@@ -49,7 +49,7 @@ def llm_api_differences(config: Any) -> list[str]:
 
 
 def options_schema(version: str) -> dict[str, Any]:
-    """The JSON schema of the options file of `trtllm-serve`, which has arguments alone."""
+    """Return the schema of the options file of `trtllm-serve`, which has only LLM arguments."""
     own = schema(version)
     known = dict(own["properties"])
     for name in ("model", "backend", "triton_config"):
@@ -59,7 +59,7 @@ def options_schema(version: str) -> dict[str, Any]:
 
 
 def schema(version: str) -> dict[str, Any]:
-    """The JSON schema of `model.yaml` in the generation of a version."""
+    """Return the JSON schema of `model.yaml` that applies to a version."""
     numbers = tuple(int(part) for part in version.split("."))
     schemas = _data()["schemas"]
     known = {tuple(int(p) for p in since.split(".")): s for since, s in schemas.items()}

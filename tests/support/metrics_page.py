@@ -2,7 +2,7 @@
 
 
 def page(**changes: float) -> str:
-    """A server's page of metrics with some numbers changed."""
+    """Return a server's page of metrics, in which `changes` replace numbers."""
     n = {
         "requests": 10,
         "rounds": 100,
@@ -47,7 +47,7 @@ nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="max",model="tensorrt_llm
 
 
 def _by_source(counts: dict[str, float]) -> str:
-    """The counters by source, of the sources in the keys of `counts`, such as `drafted lookup`."""
+    """Return counters for each source in the keys of `counts`, such as `drafted lookup`."""
     sources = {key.partition(" ")[2] for key in counts} - {""}
     lines = []
     for kind, metric in (("drafted", "draft"), ("accepted", "accepted")):

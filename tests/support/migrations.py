@@ -1,4 +1,4 @@
-"""What `specdec migrate` does with each TensorRT sample."""
+"""Runs `specdec migrate` on the TensorRT samples."""
 
 from specdec.backends.pytorch.migration import Body, Migration, migrate
 from specdec.dry_run.resource import load
@@ -8,10 +8,10 @@ ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tens
 
 
 def sample(name: str) -> Body:
-    """The resource of a sample as it is written."""
+    """Return the resource of a sample as its file has it."""
     return load(str(ENGINES[name]))
 
 
 def now(name: str) -> Migration:
-    """What the command does with a sample."""
+    """Return the result of the command for a sample."""
     return migrate(sample(name))

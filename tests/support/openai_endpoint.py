@@ -47,13 +47,13 @@ class OpenAIEndpoint:
         within: Sequence[str],
         files: Mapping[str, Path],
     ) -> Self:
-        """The endpoint of a generated container.
+        """Return an endpoint with the command of a generated container.
 
         Args:
-            command: the container's; its ports are replaced, and it runs in this Python.
+            command: command of the container; ports are replaced, and this Python runs it.
             grpc_url: as for the class.
-            within: what it is started in, to see the volume.
-            files: by paths in the command, what stands there in the container.
+            within: a command that starts the endpoint with its view of the volume.
+            files: by path in the command, the local file with the same content.
         """
         made = cls(grpc_url, Path())
         replaced = {"--url": grpc_url, "--port": str(made.port)}
@@ -66,12 +66,12 @@ class OpenAIEndpoint:
 
     @property
     def url(self) -> str:
-        """The base URL of clients."""
+        """Return the base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process."""
+        """Return the running process."""
         if self._process is None:
             raise RuntimeError("the endpoint is not started")
         return self._process
@@ -96,7 +96,7 @@ class OpenAIEndpoint:
         self.stop()
 
     def stop(self) -> None:
-        """End the process as Kubernetes does."""
+        """Stop the process as Kubernetes does."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)
@@ -105,14 +105,14 @@ class OpenAIEndpoint:
             self.process.wait()
 
     def get(self, path: str) -> str:
-        """The text of a page."""
+        """Return the text of a page."""
         address = f"http://127.0.0.1:{self.port}{path}"
         with urllib.request.urlopen(address, timeout=30) as reply:
             text: str = reply.read().decode()
             return text
 
     def memory_bytes(self) -> int:
-        """The resident memory of the process and of those that it started."""
+        """Return the resident memory of the process and of its child processes."""
         total, processes = 0, [self.process.pid]
         for pid in processes:
             status = Path(f"/proc/{pid}/status").read_text("ascii")

@@ -1,7 +1,7 @@
-"""Tiny random Llama checkpoints, and what their logits are by the shortest possible program.
+"""Tiny random Llama checkpoints, and a program as short as possible that computes their logits.
 
-The oracle works in float64, without a cache, from the Hugging Face weights: it shares no line and
-no trick with the engine.
+The oracle computes in float64, without a cache, from the Hugging Face weights: it shares neither
+code nor optimizations with the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LLAMA3 = {
 
 @dataclass(frozen=True)
 class Tiny:
-    """A checkpoint's shape; `gain` scales the head, and so how decided its choices are."""
+    """The shape of a checkpoint; a larger `gain` of the head makes its choices clearer."""
 
     vocab: int = 97
     hidden: int = 32
@@ -89,7 +89,7 @@ class Tiny:
         if not self.tied:
             weights["lm_head.weight"] = matrix(self.vocab, self.hidden, self.gain)
         if self.twins is not None:
-            # Every second token is all but the one before it: each choice is a near tie.
+            # Every second token nearly equals the token before it, so choices are near ties.
             head = weights["lm_head.weight"]
             head[1::2] = head[: self.vocab - 1 : 2] * (1 + self.twins)
         return weights

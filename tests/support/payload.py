@@ -1,4 +1,4 @@
-"""Imports of the payload: modules that live in a model repository, never in our package."""
+"""Imports modules of the payload, which run in a model repository and never in the package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODELS = Path(__file__).parents[2] / "operator" / "specdec" / "payload" / "model
 
 
 def load(name: str) -> Any:
-    """A module that the text models share."""
+    """Import a module that the text models share."""
     folder = str(MODELS / "shared")
     if folder not in sys.path:
         sys.path.insert(0, folder)

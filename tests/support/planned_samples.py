@@ -1,4 +1,4 @@
-"""The samples as `specdec plan` renders them, and how a server sees their volume."""
+"""The samples as `specdec plan` renders them, and a command for a server's view of the volume."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from specdec.dry_run.resource import read
 from support.golden_cases import SAMPLES
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
-# Mounts of its own, without rights outside.
+# Runs a command with its own mounts, without permissions outside.
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 @cache
 def planned(sample: str) -> Plan:
-    """The plan of a sample, which nothing refuses."""
+    """Return the plan of a sample, which must not be refused."""
     plan = make(read(str(SAMPLES[sample])), IMAGES)
     assert not plan.refusal
     return plan

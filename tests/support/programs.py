@@ -1,4 +1,4 @@
-"""The programs of a server's pod, run on this machine."""
+"""Runs the programs of a server's pod on this machine."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ FOLDER = Path(launch.__file__).parents[1] / "payload" / "serving"
 
 
 def local(argv: Sequence[str]) -> list[str]:
-    """The arguments of a hook, probe or file check for this machine's Python and files."""
+    """Return the command of a hook, probe or file check with this machine's Python and files."""
     python, *arguments = argv
     assert python == "python3"
     mounted = f"{launch.PROGRAMS}/"

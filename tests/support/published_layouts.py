@@ -1,4 +1,4 @@
-"""The published repository layouts, as test data, and how a `config.pbtxt` differs from them."""
+"""The published repository layouts as test data, and the differences of a `config.pbtxt`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tritonclient.grpc import model_config_pb2
 TABLES = Path(__file__).parents[1] / "unit" / "triton" / "contract"
 VERSIONS = tuple(sorted(path.stem for path in TABLES.glob("*.txt")))
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")
-# Microseconds that the layout leaves open; the second one where calls of engines have few rows.
+# Queue delays (microseconds), which the layout leaves open; the second is for calls of few rows.
 DELAYS = (0, 500)
 STEPS = ("preprocessing", "tensorrt_llm", "postprocessing")
-# Parameters that our own models take beside those of the layout.
+# Parameters that our own models have beside those of the layout.
 OURS = {
     "preprocessing": {"max_seq_len"},
     "tensorrt_llm_bls": {
@@ -44,13 +44,13 @@ OUR_TENSORS = {
     "in": {"tensorrt_llm_bls": {"lookup_scope STRING [1] o"}},
     "out": {"tensorrt_llm_bls": {"acceptance_histogram INT32 [-1] -"}},
 }
-# Models that the layout runs in Python, and we in a backend of our own.
+# Models that the layout runs in Python, and that the operator runs in its own backend.
 BACKENDS = {"tensorrt_llm_bls": "specdec"}
 Table = dict[str, list[list[str]]]
 
 
 def parse(text: str) -> Any:
-    """A `config.pbtxt` as Triton reads it."""
+    """Return a `config.pbtxt` as Triton reads it."""
     config = model_config_pb2.ModelConfig()
     config.CopyFrom(_parsed(text))
     return config
@@ -58,13 +58,13 @@ def parse(text: str) -> Any:
 
 @cache
 def _parsed(text: str) -> Any:
-    # The parser is Python's own and takes 20 ms; many tests read the same files.
+    # The parser is in Python and takes 20 ms; many tests read the same files.
     return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
 @cache
 def table(version: str) -> Table:
-    """Lines of a release's table by section, split at white space."""
+    """Return the lines of a release's table by section, split at white space."""
     table: Table = {}
     for line in (TABLES / f"{version}.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
@@ -75,12 +75,12 @@ def table(version: str) -> Table:
 
 
 def differences(config: Any, version: str, logits: str = "FP32") -> list[str]:
-    """Sentences about every field of a configuration that the layout has otherwise.
+    """Return a sentence for every field of a configuration that differs from the layout.
 
     Args:
         config: a parsed ModelConfig.
         version: a release of VERSIONS.
-        logits: data type of the engine's logits, without its prefix.
+        logits: data type of the engine's logits, without the prefix `TYPE_`.
     """
     # The draft's model is a copy of the target's under another name.
     model = "tensorrt_llm" if config.name in ENGINES else config.name
@@ -121,7 +121,7 @@ def _head(config: Any, published: Table, model: str) -> Iterator[str]:
     ((_, backend, *others),) = published[f"{model} head"]
     expected = [BACKENDS.get(model, backend), *others]
     if model != "ensemble" and expected[1] == "none":
-        # Published without a batcher; with one of ours nothing else changes.
+        # The layout has no batcher here; ours has one, and everything else must be equal.
         expected[1] = "bounded" if model == "tensorrt_llm_bls" else "default"
     kinds = {model_config_pb2.ModelInstanceGroup.Kind.Name(g.kind) for g in config.instance_group}
     head = [
@@ -152,7 +152,7 @@ def _batching(config: Any) -> str:
     if not batching.ListFields():
         return "default"
     if not batching.preferred_batch_size:
-        # Ours: without a batcher Triton corrupts its heap, and the BLS has a bound.
+        # Our BLS has a batcher, because Triton corrupts its heap without one, and a bounded queue.
         bound = batching.default_queue_policy.max_queue_size
         return "bounded" if bound and not batching.max_queue_delay_microseconds else "odd"
     whole = list(batching.preferred_batch_size) == [config.max_batch_size]

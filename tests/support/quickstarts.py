@@ -1,4 +1,4 @@
-"""The commands that README and guides give the reader, and the test that runs each of them."""
+"""The commands that README and guides show, and the test that runs each of them."""
 
 import re
 import shlex
@@ -14,8 +14,8 @@ GUIDES = [
     *sorted((ROOT / "charts").glob("*/README.md")),
 ]
 # (program, verb) -> the file whose tests run it; without a verb, every command of the program.
-# What needs no cluster runs in tests/unit/test_quickstarts.py as it stands. What changes a cluster
-# runs in tests/controlplane/test_quickstarts.py, but for the last step.
+# Commands that need no cluster run unchanged in tests/unit/test_quickstarts.py. Commands that
+# change a cluster run in tests/controlplane/test_quickstarts.py, as dry runs.
 OFFLINE = "tests/unit/test_quickstarts.py"
 ON_A_SERVER = "tests/controlplane/test_quickstarts.py"
 # These read or change a resource, or call servers.
@@ -33,7 +33,7 @@ RUN_BY = {
     ("helm", "test"): "tests/e2e/conftest.py",
     ("helm", "uninstall"): "tests/chart/test_install.py",
     ("pip", "install"): "tests/unit/test_wheel.py",
-    # Of the operator; the guide to GitOps has one of a model: tests/chart/test_model_chart.py.
+    # For the operator's chart; tests/chart/test_model_chart.py has that of a model, for GitOps.
     ("helm", "upgrade"): "tests/chart/test_install.py",
     ("helm", "rollback"): "tests/chart/test_install.py",
     ("curl", ""): "tests/demo/story.py",
@@ -50,7 +50,7 @@ RUN_BY = {
     ("kubectl", "patch"): ON_A_SERVER,
     ("kubectl", "scale"): ON_A_SERVER,
     ("kubectl", "specdec"): "tests/e2e/test_install.py",
-    # These wait for pods that really run.
+    # These need running pods.
     ("kubectl", "port-forward"): "tests/demo/kubectl.py",
     ("kubectl", "rollout"): "tests/demo/story.py",
     ("kubectl", "wait"): "tests/e2e/test_answers.py",
@@ -75,7 +75,7 @@ RUN_BY = {
     ("specdec", "top"): ON_THE_NODE,
     ("specdec", "verify"): OF_CLIENTS,
 }
-# The beginning of a command -> why no test runs it as it stands.
+# The beginning of a command -> why no test runs it unchanged.
 NOT_RUN = {
     "aiperf profile": "a program of others, whose packages the tests do not install",
     "specdec certify --heads": "its checkpoints are on a hub, and EAGLE and Medusa need GPUs",
@@ -91,14 +91,14 @@ NOT_RUN = {
 
 
 def in_checkout(word: str) -> Path:
-    """A file or folder of this tree, which a guide may name by its address at the release."""
+    """Return the local path of a file or folder, which a guide may name by its release's URL."""
     tag = re.escape(f"?ref=v{__version__}")
     released = re.fullmatch(rf"https://github\.com/specdec/specdec/(\S+){tag}", word)
     return ROOT / (released.group(1) if released else word)
 
 
 def typed(document: Path) -> list[list[str]]:
-    """The commands of a document's shell blocks."""
+    """Return the commands in a document's shell blocks."""
     text = document.read_text("utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]
@@ -106,13 +106,13 @@ def typed(document: Path) -> list[list[str]]:
 
 
 def reason_not_to_run(command: list[str]) -> str:
-    """Why no test runs a command as it stands; empty if one does."""
+    """Return why no test runs a command unchanged; empty if a test does."""
     line = " ".join(command) + " "
     return next((why for begin, why in NOT_RUN.items() if line.startswith(f"{begin} ")), "")
 
 
 def place(command: list[str]) -> str:
-    """The file whose tests run a command; empty if none does."""
+    """Return the file whose tests run a command; empty if no file does."""
     program, verb = command[:2]
     if any(word.startswith("specm/") for word in command):
         return ON_THE_NODE if program == "specdec" else RUN_BY.get((program, verb), "")
@@ -120,7 +120,7 @@ def place(command: list[str]) -> str:
 
 
 def all_run_by(test: str) -> list[tuple[Path, list[str]]]:
-    """(document, command) of everything that a test is to run."""
+    """Return (document, command) for every command that a test file must run."""
     return [
         (document, command)
         for document in GUIDES

@@ -1,4 +1,4 @@
-"""What is generated from the condition reasons: tables of a document, a list of Argo CD, an alert.
+"""Generates tables of a document, a list of Argo CD and an alert from the condition reasons.
 
 `make generate` writes them; tests/unit/api/test_reasons.py compares them.
 """
@@ -50,7 +50,7 @@ def _rows(name: str) -> Iterator[str]:
 def judged(text: str) -> str:
     """Return Argo CD's ConfigMap with the list of reasons that it reports as Degraded.
 
-    A failed reason needs no place in it: it makes the phase `Failed`.
+    The list needs no reasons of failures, which make the phase `Failed`.
     """
     names = sorted(
         reason
@@ -72,7 +72,7 @@ def alerted(text: str) -> str:
 
 
 def _replaced(pattern: re.Pattern[str], text: str, value: str, name: str) -> str:
-    """Return the text with the first match replaced; groups of the pattern around it stay."""
+    """Return the text with `value` in the first match, between the pattern's two groups."""
     changed, count = pattern.subn(lambda m: f"{m[1]}{value}{m[2]}", text, count=1)
     if not count:
         raise ValueError(f"{name} is not there to be written: put it back")

@@ -1,4 +1,4 @@
-"""Engines for tests, from the product's own build program, and calls that wait for an answer."""
+"""Builds engines with the operator's build program, and sends requests to their schedulers."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def plan(checkpoint: Path, output: Path, **changes: Any) -> dict[str, Any]:
 
 
 def engine_values(role: str, limits: dict[str, int]) -> dict[str, Any]:
-    """Values of a plan as the operator has them, for a target with room for its draft tokens.
+    """Return values of a plan as the operator sets them; a target has room for its draft tokens.
 
     Args:
         role: target or draft; a draft decodes without speculation.
-        limits: of the spec, by name.
+        limits: limits of the spec, by name.
     """
     drafts = _DRAFTS if role == "target" else 0
     return {
@@ -84,7 +84,7 @@ def open_engine(directory: Path) -> Llama:
 
 
 class Gate:
-    """Holds a model's steps until it is released, and records what each step computed."""
+    """Blocks a model's steps until a test releases them; records the row sizes of each step."""
 
     def __init__(self, model: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[list[int]] = []
@@ -107,18 +107,18 @@ class Gate:
         assert self._entered.acquire(timeout=DEADLINE)
 
     def step(self) -> None:
-        """Let one step through and wait for the next one to begin."""
+        """Release one step, and wait until the next step has begun."""
         self._permits.release()
         self.await_step()
 
     def open(self) -> None:
-        """Hold nothing any more."""
+        """Release this and all later steps."""
         self._open = True
         self._permits.release()
 
 
 class Call:
-    """A request's answer, collected until its last update."""
+    """Collects the updates of a request until the last update."""
 
     def __init__(self, scheduler: Scheduler, request: Request) -> None:
         self.updates: list[Update] = []
@@ -136,13 +136,13 @@ class Call:
         return self.updates[-1]
 
     def tokens(self) -> list[int]:
-        """Return the whole answer's tokens."""
+        """Return the tokens of the whole answer."""
         assert not self.wait().error, self.updates[-1].error
         return [token for update in self.updates for token in update.tokens]
 
 
 def ask(scheduler: Scheduler, prompt: list[int], max_new: int, **fields: Any) -> Call:
-    """Submit a request of plain lists."""
+    """Submit a request whose tokens are plain lists."""
     return ask_all(scheduler, [prompt], max_new, **fields)[0]
 
 
@@ -165,7 +165,7 @@ def ask_all(
 def rounds(
     target: Scheduler, draft: Scheduler, prompt: list[int], new: int, k: int, **fields: Any
 ) -> tuple[list[int], int, int]:
-    """Run the loop of a BLS; returns (tokens, drafted, accepted)."""
+    """Decode in rounds, as a BLS does; return (tokens, drafted, accepted)."""
     ids, drafted, accepted = list(prompt), 0, 0
     while len(ids) < len(prompt) + new:
         length = min(k, len(prompt) + new - len(ids) - 1)

@@ -8,14 +8,14 @@ from support.triton_server import Server
 
 @dataclass(frozen=True)
 class ServerMemory:
-    """Bytes of private memory and of /dev/shm."""
+    """Private memory and memory in /dev/shm, in bytes."""
 
     memory: int
     shared: int
 
 
 def memory_of(server: Server) -> ServerMemory:
-    """Memory that the server and its processes use now."""
+    """Return the memory that the server and its processes use now."""
     statuses = [Path(f"/proc/{pid}/status").read_text("ascii") for pid in server.processes()]
     lines = [line for status in statuses for line in status.splitlines()]
     memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))

@@ -1,4 +1,4 @@
-"""Engines that the product's own build program makes of the shipped pair of checkpoints."""
+"""Builds engines of the shipped pair of checkpoints with the operator's build program."""
 
 import json
 import subprocess
@@ -21,9 +21,9 @@ def build(
     sizes: tuple[int, int, int] = (4, 3, 4),
     max_seq_len: int = LIMITS["maxSeqLen"],
 ) -> Path:
-    """Build a Reference engine of the shipped pair below `folder`; `sizes` are lookahead's.
+    """Build a Reference engine of the shipped pair in `folder`; `sizes` are those of lookahead.
 
-    As the operator builds it, with room for draft tokens behind `max_seq_len`.
+    As in a build of the operator, the engine has room for draft tokens beyond `max_seq_len`.
     """
     window, ngram, verification = sizes
     lookahead = {

@@ -1,6 +1,6 @@
-"""The simulated cluster of `specdec plan` for tests, with resources, results and failures.
+"""The simulated cluster of `specdec plan`, with resources, results and failures for tests.
 
-It simulates how the API server keeps objects, and nothing else. Other tests use a real one.
+It only simulates how the API server stores objects. Other tests use a real API server.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ FACTS: Json = {
 
 
 def resource(method: str = "DraftTarget", **spec: Any) -> Json:
-    """A small valid resource; `spec` replaces whole parts of it."""
+    """Return a small valid resource; `spec` replaces whole blocks of its spec."""
     speculation: Json = {"method": method}
     if method == "DraftTarget":
         draft = {"source": source("draft"), "limits": limits()}
@@ -69,17 +69,17 @@ def resource(method: str = "DraftTarget", **spec: Any) -> Json:
 
 
 def source(role: str) -> Json:
-    """A checkpoint on a claim."""
+    """Return a source: a checkpoint on a claim."""
     return {"pvc": {"claimName": "reference-pair", "path": role}}
 
 
 def limits(**changed: int) -> Json:
-    """Small engine limits."""
+    """Return small engine limits."""
     return {"maxBatchSize": 16, "maxInputLen": 256, "maxSeqLen": 512, **changed}
 
 
 def fetched(target: Json | None = None, draft: Json | None = None, **result: Any) -> Json:
-    """A fetch Job's result for a pair; facts differ from FACTS where given."""
+    """Return a fetch Job's result for a pair; `target` and `draft` replace facts in FACTS."""
     models = {
         role: {
             "digest": letter * 64,
@@ -109,22 +109,22 @@ class World(simulated_cluster.SimulatedCluster):
         workloads = tuple(self.deployments.values())
         return replace(live, neighbours=Neighbours((self.cr, *self.others), workloads))
 
-    def talk(self, job: str, log: str, **spec: Any) -> None:
-        """Let a Job's pod run and have printed `log`."""
+    def write_log(self, job: str, log: str, **spec: Any) -> None:
+        """Add a running pod of a Job, whose log is `log`."""
         self.pod(job, {"phase": "Running", "startTime": STAMP}, **spec)
         self.logs[self.pods[-1]["metadata"]["name"]] = log
 
     def condition(self, kind: str) -> Json:
-        """A condition of the status."""
+        """Return a condition of the status."""
         return next(c for c in self.cr["status"]["conditions"] if c["type"] == kind)
 
     def job(self, component: str) -> str:
-        """The name of the one Job of a component (fetch, engine, publish)."""
+        """Return the name of the only Job of a component (fetch, engine, publish)."""
         (name,) = self.named(component)
         return name
 
     def named(self, component: str) -> list[str]:
-        """Names of the Jobs of a component."""
+        """Return the names of the Jobs of a component."""
         return [
             name
             for name, job in self.jobs.items()
@@ -132,17 +132,17 @@ class World(simulated_cluster.SimulatedCluster):
         ]
 
     def fail(self, job: str, message: str, reason: str = "BackoffLimitExceeded") -> None:
-        """End a Job badly; `message` is its pod's termination message."""
+        """End a Job with failure; `message` is its pod's termination message."""
         self.pod(job, ended(message, code=1))
         self._end(job, "Failed", reason)
 
     @override
     def settle(self, result: Callable[[str], Json] | None = None) -> None:
-        """Let everything succeed until nothing is left to do; `result` is by component."""
+        """Let Jobs and pods succeed until nothing is left to do; `result` gives a Job's result."""
         super().settle(result or (lambda component: fetched() if component == "fetch" else {}))
 
 
 def waiting(reason: str, message: str, image: str = "example.com/x:1") -> Json:
-    """Status of a pod whose container cannot start."""
+    """Return the status of a pod whose container cannot start."""
     state = {"waiting": {"reason": reason, "message": message}}
     return {"phase": "Pending", "containerStatuses": [{"image": image, "state": state}]}

@@ -1,4 +1,4 @@
-"""Requests of the tests: plain values in, arrays out, over gRPC as any client sends them."""
+"""A gRPC client for tests, which sends plain values and returns arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """One request's answer as it comes in; iterate it, or cancel it."""
+    """A streamed answer to a request; a test iterates over its parts or cancels it."""
 
     def __init__(self, url: str, model: str, values: Mapping[str, Any]) -> None:
         self._client = grpc.InferenceServerClient(url)
@@ -58,13 +58,13 @@ class Stream:
                 return
 
     def cancel(self) -> None:
-        """Cancel the request in the middle of its answer."""
+        """Cancel the request while its answer is incomplete."""
         self._client.stop_stream(cancel_requests=True)
 
     def close(self) -> None:
-        """End the connection; an answer that is still running, for a failed test, is cancelled.
+        """Close the connection; cancel a request with an incomplete answer, as in a failed test.
 
-        One that has ended is not: Triton 2.51 then keeps its request now and then, and with it
+        Do not cancel a complete answer: Triton 2.51 then sometimes keeps the request, and with it
         the model, until the server's exit timeout.
         """
         self._client.stop_stream(cancel_requests=not self._ended)
@@ -73,7 +73,7 @@ class Stream:
 
 @contextmanager
 def stream(url: str, model: str, **values: Any) -> Iterator[Stream]:
-    """A request whose answer is read part by part."""
+    """Send a request; yield its answer, which the test reads part by part."""
     opened = Stream(url, model, values)
     try:
         yield opened
@@ -82,7 +82,7 @@ def stream(url: str, model: str, **values: Any) -> Iterator[Stream]:
 
 
 def ask(url: str, model: str, **values: Any) -> list[Arrays]:
-    """All parts of an answer.
+    """Send a request; return all parts of its answer.
 
     Raises:
         RefusedError: with the server's message.
@@ -92,7 +92,7 @@ def ask(url: str, model: str, **values: Any) -> list[Arrays]:
 
 
 def ask_once(url: str, model: str, **values: Any) -> Arrays:
-    """The answer of a model that is not decoupled, by the ordinary unary call.
+    """Return the answer of a model that is not decoupled, by a unary call.
 
     Raises:
         RefusedError: with the server's message.
@@ -106,18 +106,18 @@ def ask_once(url: str, model: str, **values: Any) -> Arrays:
 
 
 def text(parts: list[Arrays]) -> str:
-    """The text of an answer: its parts' texts, one after another."""
+    """Return the text of an answer, which joins the texts of its parts."""
     return b"".join(part["text_output"].reshape(-1)[0] for part in parts).decode()
 
 
 def tokens(arrays: Arrays, skip: int = 0) -> list[int]:
-    """Token ids of a `tensorrt_llm` answer behind the first `skip`."""
+    """Return the token ids of a `tensorrt_llm` answer after the first `skip`."""
     length = int(arrays["sequence_length"].reshape(-1)[0])
     return [int(token) for token in arrays["output_ids"].reshape(-1)[skip:length]]
 
 
 def request_inputs(values: Mapping[str, Any]) -> list[Any]:
-    """The inputs of a request, one for each value."""
+    """Return the inputs of a request, one for each value."""
     return [_input(name, value) for name, value in values.items()]
 
 
@@ -129,7 +129,7 @@ def _input(name: str, value: Any) -> Any:
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:
-    """A value as one row; nested lists of strings are several rows."""
+    """Return a value as an array of one row; a nested list has several rows."""
     rows = value if isinstance(value, list) and value and isinstance(value[0], list) else [value]
     rows = [row if isinstance(row, list) else [row] for row in rows]
     if isinstance(rows[0][0], str | bytes):

@@ -1,4 +1,4 @@
-"""A tritonserver on free loopback ports: ready or an error, and always stopped at the end."""
+"""Starts a tritonserver on free loopback ports, waits until it is ready, and always stops it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ServerError(Exception):
 
 
 def installed_server() -> Path:
-    """`tritonserver` of the Reference image's layout, laid out once into the cache folder."""
+    """Install `tritonserver` into the cache folder, as in the Reference image; return its path."""
     folder = folders.cache() / "tritonserver"
     install = [sys.executable, str(PAYLOAD / "backend" / "install.py")]
     wheels = folders.cache() / "wheels"
@@ -51,15 +51,15 @@ class Server:
         executable: the installed tritonserver.
         repository: files of the model repository, path -> text.
         folder: an empty directory for repository and log.
-        within: a command that becomes the server, given as its last arguments.
-        tls: of its gRPC endpoint.
+        within: a command that runs the server, which it gets as its last arguments.
+        tls: TLS of the gRPC endpoint.
         connection_age: seconds after which a gRPC client is asked to connect anew.
-        health_only: its HTTP endpoint reports health alone.
-        probe_key: opens inference over such an endpoint.
-        env: further variables of its environment.
+        health_only: the HTTP endpoint only reports health.
+        probe_key: a key that permits inference over such an endpoint.
+        env: further environment variables.
 
     Raises:
-        ServerError: it is not ready in time, or ends before; with the log's tail.
+        ServerError: the server is not ready in time, or ends before; with the log's tail.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Server:
         self._tls = tls
         self._prefix = f"triton_python_backend_shm_region_specdec_test_{uuid.uuid4().hex[:8]}_"
         self._log = folder / "server.log"
-        # A model that is killed leaves its temporary files; pytest deletes those of old runs.
+        # A killed model leaves its temporary files; pytest deletes those of old runs.
         self._temporary = folder / "temporary"
         self._temporary.mkdir(parents=True, exist_ok=True)
         self.repository = folder / "repository"
@@ -90,7 +90,7 @@ class Server:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
             if file.name == "config.pbtxt" and _NATIVE in text:
-                # As the publish Job does.
+                # The publish Job also copies the library.
                 shutil.copyfile(library.folder() / library.FILE, file.with_name(library.FILE))
         self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
@@ -149,14 +149,14 @@ class Server:
         self.kill()
 
     def kill(self) -> None:
-        """End the server and its models at once: to unload them takes it three seconds."""
+        """Kill the server and its models: a normal stop takes three seconds to unload them."""
         for process in reversed(self.processes()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self.stop()
 
     def stop(self) -> int:
-        """End the server as Kubernetes does, and clear what it left; its exit status."""
+        """Stop the server as Kubernetes does, delete its shared memory; return its exit status."""
         process = self._process
         if process is None:
             return 0
@@ -173,26 +173,26 @@ class Server:
         return status
 
     def status(self) -> int | None:
-        """The exit status of a server that ended by itself; None while it runs."""
+        """Return the exit status of a server that ended by itself; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def log(self) -> str:
-        """What the server has written so far."""
+        """Return the log of the server so far."""
         return self._log.read_text("utf-8", "replace")
 
     def log_summary(self) -> str:
-        """The first errors of the log, and its end."""
+        """Return the first errors of the log, and its end."""
         log = self.log()
-        # A table of all settings separates the errors of the start from the end.
+        # The log has a table of all settings between the errors of the start and its end.
         errors = [line for line in log.splitlines() if line.startswith("E")]
         return "\n".join([*errors[:20], log[-1000:]])
 
     def shared_memory(self) -> list[Path]:
-        """This server's regions in /dev/shm."""
+        """Return this server's regions in /dev/shm."""
         return sorted(Path("/dev/shm").glob(f"{self._prefix}*"))
 
     def processes(self) -> list[int]:
-        """Ids of the server and of every process below it."""
+        """Return the ids of the server and of all processes below it."""
         if self._process is None:
             return []
         processes = [self._process.pid]
@@ -203,7 +203,7 @@ class Server:
         return processes
 
     def process_of(self, model: str) -> int:
-        """Id of the process that a Python model runs in."""
+        """Return the id of the process in which a Python model runs."""
         for process in self.processes():
             arguments = command_of(process).split(b"\0")
             if any(model.encode() in argument.split(b"/") for argument in arguments[1:]):
@@ -211,7 +211,7 @@ class Server:
         raise ServerError(f"no process of {model}")
 
     def metric(self, name: str) -> float:
-        """Sum over all label sets of one metric, 0 without any."""
+        """Return the sum of a metric over all its label sets; 0 without samples."""
         lines = [line for line in self.get_metrics().splitlines() if not line.startswith("#")]
         return sum(
             float(line.rsplit(" ", 1)[1])
@@ -220,7 +220,7 @@ class Server:
         )
 
     def get_metrics(self) -> str:
-        """The metrics page."""
+        """Return the metrics page."""
         return _get(f"http://127.0.0.1:{self.metrics_port}/metrics")
 
     def _failure(self, message: str) -> ServerError:
@@ -247,7 +247,7 @@ def _get(url: str) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    # All are held until the last is known, so that they differ.
+    # All sockets stay open until the last port is known, so that the ports differ.
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -259,7 +259,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def command_of(process: int) -> bytes:
-    """The command of a process, each word ended by a zero byte; empty once it has ended."""
+    """Return a process's command, with a zero byte after each word; empty once it has ended."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,16 +1,16 @@
-"""SIMULATION of `trtllm-serve` on a CPU: its options, ports, health, metrics and open POSTs.
+"""SIMULATION of `trtllm-serve` on a CPU: options, ports, health, metrics and unprotected POSTs.
 
-It generates fixed pieces. It is written from TensorRT-LLM's documentation and sources, and is as
-unkind as the real program. The variable SIMULATION names a folder, in which tests and program
-signal to each other by files:
+It generates fixed text. It follows TensorRT-LLM's documentation and sources, and has the
+weaknesses of the real program. The variable SIMULATION names a folder, in which tests and the
+program signal to each other with files:
 
-    loaded, generates    the test lets it load, and generate
-    rank-died            the test ends a rank: it refuses all requests, and does not end
-    finish               the test lets requests end that ask it to hold
-    held, aborted        such a request runs; its client left
-    called-NAME          somebody sent one of the POSTs that no client may send
+    loaded, generates    the test lets the program load, and generate
+    rank-died            the test ends a rank: the program refuses all requests, but does not exit
+    finish               the test lets requests end whose prompt contains "hold"
+    held, aborted        such a request runs; its client has disconnected
+    called-NAME          a client has sent one of the POSTs that no client may send
 
-SIMULATION_RELEASE selects what `/health` and the counters are like.
+SIMULATION_RELEASE selects the release whose `/health` and counters the program has.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _HOLD = "hold"
 
 
 class Simulation:
-    """One server."""
+    """A simulated server."""
 
     def __init__(self, model: Path, options: dict[str, Any]) -> None:
         self.folder = Path(os.environ["SIMULATION"])
         self.newer = os.environ["SIMULATION_RELEASE"] >= "1.3"
-        # Like the real program: the name of the directory.
+        # As in the real program, the model has the name of its directory.
         self.name, self.options = model.name, options
         self.requests = 0
         self.iterations: list[dict[str, Any]] = []
@@ -77,13 +77,13 @@ class Simulation:
         return Response(status_code=200 if works else 500)
 
     async def statistics(self, _: Request) -> Response:
-        """Whoever reads the statistics takes them."""
+        """Return the statistics and remove them: a second client would not get them."""
         taken, self.iterations = self.iterations, []
         return JSONResponse(taken)
 
     async def counters(self, _: Request) -> Response:
         if not self.requests:
-            # A counter with labels appears when it first counts.
+            # A counter with labels appears only after its first increment.
             return PlainTextResponse("")
         labels = f'{{engine_type="trtllm",model_name="{self.name}"}}'
         values = {"trtllm_request_success_total": self.requests}
@@ -91,7 +91,7 @@ class Simulation:
             values |= {
                 "trtllm_spec_decode_drafted_tokens_total": DRAFTED * self.requests,
                 "trtllm_spec_decode_accepted_tokens_total": ACCEPTED * self.requests,
-                # This spelling counts only if iterations are reported.
+                # Counters of these names only count if the options report iterations.
                 "trtllm_spec_decode_num_draft_tokens_total": DRAFTED * len(self.iterations),
                 "trtllm_spec_decode_num_accepted_tokens_total": ACCEPTED * len(self.iterations),
             }
@@ -147,7 +147,8 @@ class Simulation:
         try:
             while not self.has("finish"):
                 await asyncio.sleep(0.02)
-                # A stream is cancelled; of another request the real program asks, too.
+                # The web server cancels a stream when its client leaves. For other requests, the
+                # real program also checks whether the client has left.
                 if request is not None and await request.is_disconnected():
                     (self.folder / "aborted").touch()
                     return
@@ -187,7 +188,7 @@ def main() -> None:
     if not given.model.is_dir():
         sys.exit(f"SIMULATION: {given.model} is no directory")
     simulation = Simulation(given.model, options)
-    # The port is taken before the model loads, and refuses connections until then.
+    # The program binds its port before the model loads; the port refuses connections until then.
     with socket.socket() as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((given.host, given.port))

@@ -32,9 +32,9 @@ class Pod:
     """A running pod; a context manager.
 
     Args:
-        plan: of a sample with the front end.
-        folder: empty, for the volume and the signals.
-        release: of TensorRT-LLM.
+        plan: plan of a sample with the front end.
+        folder: an empty folder for the volume and the signals.
+        release: simulated release of TensorRT-LLM.
     """
 
     def __init__(self, plan: Plan, folder: Path, release: str) -> None:
@@ -64,17 +64,17 @@ class Pod:
 
     @property
     def url(self) -> str:
-        """The address of the proxy for clients."""
+        """Return the address of the proxy for clients."""
         return f"http://127.0.0.1:{self._ports[PORTS['http']]}"
 
     @property
     def metrics(self) -> str:
-        """`host:port` of the proxy's metrics."""
+        """Return `host:port` of the proxy's metrics."""
         return f"127.0.0.1:{self._ports[PORTS['metrics']]}"
 
     @property
     def direct(self) -> str:
-        """The address of the server, which only its own pod can reach."""
+        """Return the address of the server, which only its own pod can reach."""
         return f"http://127.0.0.1:{self._ports[PORT]}"
 
     def __enter__(self) -> Self:
@@ -95,11 +95,11 @@ class Pod:
             (self.signals / file).touch()
 
     def signalled(self, file: str) -> None:
-        """Wait for a file of the simulation."""
+        """Wait until the simulation creates a file."""
         until((self.signals / file).exists, SECONDS, lambda: f"no {file}")
 
     def probe(self, name: str) -> str:
-        """Run a probe of the server's container once; its message, empty if it succeeds."""
+        """Run a probe of the server's container once; return its message, empty on success."""
         command = self._mapped(self.server[f"{name}Probe"]["exec"]["command"])
         done = subprocess.run(
             local(command),
@@ -113,14 +113,14 @@ class Pod:
         return done.stderr.strip()
 
     def age(self, seconds: float) -> None:
-        """Move what the probes know into the past."""
+        """Move the times in the probes' record into the past."""
         record = json.loads(self.state.read_bytes())
         for name in ("at", "asked"):
             record[name] -= seconds
         self.state.write_text(json.dumps(record), "utf-8")
 
     def stop(self) -> subprocess.Popen[bytes]:
-        """Run the server's hook, as the kubelet does."""
+        """Start the server's preStop hook, as the kubelet does."""
         command = self._mapped(self.server["lifecycle"]["preStop"]["exec"]["command"])
         return subprocess.Popen(local(command))
 
@@ -129,11 +129,11 @@ class Pod:
         self._processes[name].terminate()
 
     def ended(self, name: str) -> int | None:
-        """The exit status of a container; None while it runs."""
+        """Return the exit status of a container; None while it runs."""
         return self._processes[name].poll()
 
     def status(self, path: str, method: str = "GET", url: str = "") -> int:
-        """The status of a request without a body; 0 if the connection failed."""
+        """Return the HTTP status of a request without a body; 0 if the connection failed."""
         request = urllib.request.Request((url or self.url) + path, method=method)
         try:
             with urllib.request.urlopen(request, timeout=10) as reply:
@@ -154,7 +154,7 @@ class Pod:
         self._processes[name] = subprocess.Popen(self._mapped(argv), env={**variables, **own})
 
     def _mapped(self, argv: Sequence[str]) -> list[str]:
-        """The arguments with the ports of this machine and the folder of the volume."""
+        """Return the arguments with the ports of this machine and the folder of the volume."""
         return [self._argument(argument) for argument in argv]
 
     def _argument(self, argument: str) -> str:
@@ -171,7 +171,7 @@ class Pod:
 
 
 def _free(count: int) -> list[int]:
-    """Ports that are free on this machine."""
+    """Return ports that are free on this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -1,7 +1,7 @@
-"""Tests that need to run only when what they test has changed: `--skip-unchanged`.
+"""`--skip-unchanged`: leaves out groups of tests whose files have not changed since they passed.
 
-The cache folder keeps a digest of those files as of the last whole run in which all tests of the
-group passed. A digest depends on the files alone, not on commits.
+For each group, the cache folder keeps a digest of its files from the last whole run in which all
+tests of the group passed. A digest depends on the files alone, not on commits.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _BLS = (
     "tests/support/__init__.py",
     "tests/support/bls.py",
 )
-# What runs in a server or is its client, and what writes its repository.
+# Code that runs in a server, its clients, and code that writes its repository.
 _SERVER = (
     "operator/bls",
     "operator/specdec/__init__.py",
@@ -31,7 +31,7 @@ _SERVER = (
         for name in ("api", "backends", "client", "desired", "jobs", "payload", "triton")
     ),
 )
-# The files that decide over the result of a group's tests.
+# The files that determine the result of a group's tests.
 GROUPS: dict[str, tuple[str, ...]] = {
     "cluster": (*_SETTINGS, "tests/cluster", *_BLS),
     "product": (
@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tests/demo",
         "tests/e2e",
     ),
-    # The servers of a repository, whatever creates their pods, and short campaigns with them.
+    # Servers of a repository and short campaigns with them; not the controller of their pods.
     "servers": (
         *_SETTINGS,
         *_LAYERS,
@@ -56,7 +56,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tests/triton",
         "tests/unit/triton/contract",
     ),
-    # What the API server accepts, whatever reconciles it.
+    # The resources that the API server accepts; not the controller that reconciles them.
     "definition": (
         *_SETTINGS,
         "README.md",
@@ -88,7 +88,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def digest(places: tuple[str, ...], root: Path = _ROOT) -> str:
-    """sha256 (hex) over names and content of the files below `places`.
+    """Return the sha256 (hex) of names and content of the files below `places`.
 
     Raises:
         FileNotFoundError: one of the places does not exist.
@@ -105,13 +105,13 @@ def digest(places: tuple[str, ...], root: Path = _ROOT) -> str:
 
 
 def _made(path: Path) -> bool:
-    """Whether it is made from the sources, which count."""
+    """Return whether a file is built from sources, which the digest covers instead."""
     made = {"__pycache__", "target"} & set(path.parts)
     return bool(made) or path.name.startswith("libtriton_specdec.")
 
 
 class Unchanged:
-    """A plugin of one run: leaves out what is unchanged, and records what passed."""
+    """A pytest plugin that leaves out unchanged groups, and records groups that passed."""
 
     def __init__(self, config: pytest.Config) -> None:
         skip = config.getoption(OPTION)
@@ -161,7 +161,7 @@ class Unchanged:
 
     @staticmethod
     def _whole(config: pytest.Config) -> bool:
-        """Whether this process sees the results of a run of everything."""
+        """Return whether this process gets the results of a run of all tests."""
         # A worker of pytest-xdist reports to the process that started it.
         worker = hasattr(config, "workerinput")
         return not worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS

@@ -1,1 +1,1 @@
-"""A real CPU tritonserver under generated repositories."""
+"""Tests of generated repositories on a real tritonserver for CPUs."""

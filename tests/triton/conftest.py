@@ -1,4 +1,4 @@
-"""Servers for the whole session: one layout each, on engines built from the shipped pair."""
+"""Servers that all tests share: one per layout, with engines built from the shipped pair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.triton_server import Server, installed_server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder needs the server."""
+    """Mark every test of this folder as a test that needs the server."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(
 
 @dataclass(frozen=True)
 class Engines:
-    """Engine directories."""
+    """The directories of the engines."""
 
     target: Path
     draft: Path
@@ -67,7 +67,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
 
 @pytest.fixture(scope="session")
 def draft_target_plan(engines: Engines) -> RepositoryPlan:
-    """0.19.0, streaming, speculating by default."""
+    """Return a plan for 0.19.0 with streaming and, by default, with speculation."""
     return RepositoryPlan(
         version="0.19.0",
         tokenizer_dir=str(PAIR / "target"),
@@ -89,7 +89,7 @@ Launch = Callable[[RepositoryPlan], Server]
 def server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The draft/target pair of 0.19.0, streaming."""
+    """Yield a server of the draft/target pair for 0.19.0, with streaming."""
     folder = tmp_path_factory.mktemp("server")
     with Server(executable, render(draft_target_plan), folder) as running:
         yield running
@@ -99,7 +99,7 @@ def server(
 def older_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The draft/target pair in the layout of 0.18.0, answering once."""
+    """Yield a server of the draft/target pair in the layout of 0.18.0, without streaming."""
     plan = replace(draft_target_plan, version="0.18.0", decoupled=False)
     folder = tmp_path_factory.mktemp("older")
     with Server(executable, render(plan), folder) as running:
@@ -108,7 +108,7 @@ def older_server(
 
 @pytest.fixture(scope="session")
 def newer_plan(draft_target_plan: RepositoryPlan) -> RepositoryPlan:
-    """1.2.1, streaming, speculating by default."""
+    """Return a plan for 1.2.1 with streaming and, by default, with speculation."""
     return replace(draft_target_plan, version="1.2.1")
 
 
@@ -116,7 +116,7 @@ def newer_plan(draft_target_plan: RepositoryPlan) -> RepositoryPlan:
 def newer_server(
     executable: Path, newer_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The draft/target pair in the layout of 1.2.1, streaming."""
+    """Yield a server of the draft/target pair in the layout of 1.2.1, with streaming."""
     folder = tmp_path_factory.mktemp("newer")
     with Server(executable, render(newer_plan), folder) as running:
         yield running

@@ -1,6 +1,6 @@
-"""An engine that fails calls with one frequency penalty, after some tokens.
+"""An engine that fails calls with a certain frequency penalty after 12 tokens.
 
-It lies beside `echo.py`.
+The test places it beside `echo.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Very many requests at one server at once: over a few connections, as proxies send them."""
+"""Send thousands of requests to a server at once over a few connections, as proxies do."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from support.triton_client import request_inputs
 _METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 _CONNECTIONS = 8
 ANSWERED = "answered"
-# Each request ends once: by its last response, which is empty for a decoupled model, or an error.
+# A request ends with an error or with a response that has this parameter. That response is empty
+# for a decoupled model.
 _FINAL = "triton_final_response"
 
 
 def encoded(model: str, values: Mapping[str, Any]) -> bytes:
-    """A request as it goes over the wire; the same bytes serve for any number of requests."""
+    """Return a serialized request, which can be sent any number of times."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for tensor in request_inputs(values):
         request.inputs.append(tensor._get_tensor())
@@ -38,21 +39,21 @@ def flood(
     seconds: float = 240.0,
     ended: Callable[[str], None] = lambda _: None,
 ) -> Counter[str]:
-    """Send `count` copies of a request, none of which waits for another: how they ended.
+    """Send `count` copies of a request without waiting for answers, and count how they ended.
 
     Args:
         url: `host:port` of the gRPC endpoint.
-        request: of `encoded`.
-        count: requests in all.
-        seconds: how long they may take.
-        ended: takes each end at its moment, `ANSWERED` or the message of an error.
+        request: from `encoded`.
+        count: number of requests on all connections.
+        seconds: time limit of the wait for each connection.
+        ended: called when a request ends, with `ANSWERED` or the message of an error.
 
     Returns:
-        The number of requests by their end.
+        The number of requests by how they ended: `ANSWERED` or the message of an error.
 
     Raises:
         grpc.RpcError: a connection broke.
-        TimeoutError: not every request ended within `seconds`.
+        TimeoutError: some requests of a connection did not end within `seconds`.
     """
     shares = [range(number, count, _CONNECTIONS) for number in range(_CONNECTIONS)]
     clients = [_Client(url, request, len(share), ended) for share in shares if share]
@@ -69,7 +70,7 @@ def flood(
 
 
 class _Client:
-    """One connection with a share of the requests."""
+    """A connection that sends a share of the requests."""
 
     def __init__(self, url: str, request: bytes, count: int, ended: Callable[[str], None]) -> None:
         self.count = count
@@ -111,5 +112,5 @@ class _Client:
 
     def _sent(self, requests: Sequence[bytes]) -> Iterator[bytes]:
         yield from requests
-        # The end of the requests would end the call.
+        # The end of this iterator would end the call.
         self._all_ended.wait()

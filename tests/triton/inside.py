@@ -1,9 +1,9 @@
 """Run a command with a folder at /models: `python inside.py ROOT MODELS COMMAND...`.
 
-The pods of the operator have the volume there, and the repositories name it; a machine that runs
-tests has no such folder and needs none. Started in a user and mount namespace of its own
-(`unshare --user --map-root-user --mount`), this makes a root of mounts below the empty folder
-ROOT, with everything of the machine and MODELS beside it, and becomes the command.
+Pods of the operator have the volume at /models, and the repositories name that path. A machine
+that runs tests lacks this folder. Start this program in a new user and mount namespace
+(`unshare --user --map-root-user --mount`). Below the empty folder ROOT, it mounts the root
+folders of the machine, and MODELS as /models. Then it changes its root to ROOT and runs COMMAND.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def main(root: Path, models: Path, command: list[str]) -> None:
-    """Change the root, then become the command; does not return."""
+    """Change the root and replace this process by the command; does not return."""
     here = Path.cwd()
     _mount("-t", "tmpfs", "none", str(root))
     for entry in sorted(Path("/").iterdir()):
@@ -29,7 +29,7 @@ def _show(entry: Path, place: Path) -> None:
         place.symlink_to(entry.readlink())
     elif entry.is_dir():
         place.mkdir()
-        # With what is mounted below: a namespace may not uncover what a mount hides.
+        # Recursive: a user namespace may not reveal files that mounts below the folder hide.
         _mount("--rbind", str(entry), str(place))
 
 

@@ -1,4 +1,4 @@
-"""An engine that may answer in parts and still takes one prompt a call; lies beside `echo.py`."""
+"""A decoupled engine that takes one prompt per call; the test places it beside `echo.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TritonPythonModel:
     def execute(self, requests: list[Any]) -> None:
         """Answer one request after another."""
         for request in requests:
-            # As long as an engine's step, so that others come meanwhile.
+            # As long as an engine's step, so that other requests arrive during the call.
             time.sleep(_SECONDS)
             sender = request.get_response_sender()
             sender.send(_answer(request), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -1,4 +1,4 @@
-"""A server with the probes of its pod, on engines that run behind simulated ranks."""
+"""A server and the probes of its pod, with engines that run behind simulated ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 3.0
 SECONDS = 60.0
 # The failure thresholds of the pod's probes.
 FAILURES = 3
-# Longer than a test: a rank loads until the test ends its load.
+# Longer than any test, so that only the test ends the load of a rank.
 LOAD_SECONDS = 3600.0
 
 
@@ -40,7 +40,7 @@ class Pod:
     folder: Path
 
     def probe(self, name: str) -> str:
-        """The message of a probe; empty where it succeeds."""
+        """Run a probe and return its message, which is empty on success."""
         program: list[str] = getattr(self.probes, name)
         files = {"SPECDEC_ENGINES": "engines", "SPECDEC_PROBE_KEY": "key"}
         paths = {variable: str(self.folder / file) for variable, file in files.items()}
@@ -57,11 +57,11 @@ class Pod:
         return done.stderr.strip()
 
     def fails(self, name: str, message: str) -> bool:
-        """Whether a probe reports this as often as the kubelet needs to believe it."""
+        """Return whether a probe reports this message as often as its failure threshold."""
         return all(message in self.probe(name) for _ in range(FAILURES))
 
     def reports_itself_ready(self) -> bool:
-        """Whether Triton reports itself and its models as ready."""
+        """Return whether Triton reports that it and its models are ready."""
         try:
             url = f"http://127.0.0.1:{self.server.http_port}/v2/health/ready"
             with urllib.request.urlopen(url, timeout=30) as reply:
@@ -70,14 +70,14 @@ class Pod:
             return False
 
     def rank(self, engine: str) -> int:
-        """The process of an engine's rank, which takes signals from the end of its start on."""
+        """Return the process id of an engine's rank, once the rank accepts signals."""
         until(lambda: self.loads(engine), SECONDS, lambda: f"{engine} starts no rank")
         processes = self.server.processes()
         (rank,) = (process for process in processes if is_rank(command_of(process), engine))
         return rank
 
     def in_order_of_load(self) -> Iterator[str]:
-        """The engines one by one, as the server begins to load them."""
+        """Yield the engines in the order in which the server begins to load them."""
         waiting = list(ENGINES)
         while waiting:
             until(
@@ -90,18 +90,18 @@ class Pod:
             yield engine
 
     def loads(self, engine: str) -> bool:
-        """Whether the rank of an engine has been started."""
+        """Return whether the rank of an engine has begun to load."""
         return f"{engine}: SIMULATION: its rank loads" in self.server.log()
 
     def age(self) -> None:
-        """Move the last proof of every engine into the past, so that the next probe asks it."""
+        """Age every engine's last proof of a token, so that the next probe asks each again."""
         file = self.folder / "engines"
         records = json.loads(file.read_bytes())
         aged = {name: {**record, "at": record["at"] - 20} for name, record in records.items()}
         file.write_text(json.dumps(aged), "utf-8")
 
     def load(self, *engines: str) -> None:
-        """End the load of these engines."""
+        """Let these engines finish loading."""
         for engine in engines:
             os.kill(self.rank(engine), signal.SIGUSR1)
 
@@ -117,7 +117,7 @@ def pod(server: Server, folder: Path, **changes: Any) -> Pod:
 
 
 def simulated(plan: RepositoryPlan, *, ready_early: bool, **changes: Any) -> RepositoryPlan:
-    """A plan whose engines run behind ranks that load until the test ends their load."""
+    """Return a plan whose engines run behind ranks that load until the test lets them finish."""
     assert plan.draft is not None
     changes |= {"simulated_load_seconds": LOAD_SECONDS, "simulated_ready_early": ready_early}
     target, draft = (replace(engine, **changes) for engine in (plan.target, plan.draft))

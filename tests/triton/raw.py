@@ -1,6 +1,6 @@
-"""An attacker's clients: HTTP/2 frames and HTTP/1 bytes are sent as given, nothing checks them.
+"""Clients of an attacker: they send HTTP/2 frames and HTTP/1 bytes as given, without checks.
 
-A client library refuses to send most of this, so a test with one proves nothing about the server.
+Client libraries refuse to send most of this, so tests with a library prove nothing about a server.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 _END_STREAM, _ACK, _END_HEADERS, PRIORITY = 0x1, 0x1, 0x4, 0x20
-# A body of many chunks takes a server two seconds, and ten times as long beside other lanes.
+# A server needs two seconds for a body of many chunks, and twenty beside other test lanes.
 _SECONDS = 60.0
 
-# How a header is to be entered into the table of both sides (RFC 7541, 6.2).
+# Whether both sides add a header to their tables (RFC 7541, 6.2).
 INDEXED, PLAIN, NEVER = 0x40, 0x00, 0x10
-# The first entry that a client has added to the table.
+# A reference to the newest entry of the table.
 NEWEST = b"\xbe"
 
 # Codes of RFC 7541, appendix B, for the characters that these tests send.
@@ -32,12 +32,12 @@ _CODES = {
 
 @dataclass
 class Reply:
-    """What came back for one call.
+    """The result of a call.
 
     Attributes:
-        message: the answer; None where the server gave none, be it by an error or by its end.
-        end: how it ended: `trailers`, `reset`, `goaway` or `closed`.
-        headers: blocks of header frames, as they came.
+        message: the answer; None if the server returned an error or closed the connection.
+        end: how the call ended: `trailers`, `reset`, `goaway` or `closed`.
+        headers: blocks of header frames, as received.
     """
 
     message: bytes | None = None
@@ -46,7 +46,7 @@ class Reply:
 
 
 def text(value: bytes, *, huffman: bool = False) -> bytes:
-    """A string of HPACK."""
+    """Return a string in the encoding of HPACK."""
     if not huffman:
         return _number(len(value), 7, 0) + value
     bits = "".join(f"{code:0{size}b}" for code, size in (_CODES[chr(c)] for c in value))
@@ -56,7 +56,7 @@ def text(value: bytes, *, huffman: bool = False) -> bytes:
 
 
 def header(name: bytes, value: bytes, kind: int = PLAIN, *, huffman: bool = False) -> bytes:
-    """A header of HPACK whose name is written out."""
+    """Return an HPACK header with a literal name."""
     return bytes([kind]) + text(name, huffman=huffman) + text(value, huffman=huffman)
 
 
@@ -76,11 +76,11 @@ class Call:
     """A call of a method of Triton's gRPC service.
 
     Attributes:
-        method: without the service's name.
-        headers: fragments of HPACK, sent as they are behind those that gRPC needs.
+        method: name without the service's name.
+        headers: HPACK fragments, sent unchanged after the headers that gRPC needs.
         message: a serialised request.
-        pieces: sizes of the frames that the headers are cut into, the rest is the last one's.
-        flags: more flags of the first of them.
+        pieces: sizes of the first header frames; the last frame has the rest of the headers.
+        flags: additional flags of the first header frame.
         trailers: a header block that follows the message.
     """
 
@@ -92,7 +92,7 @@ class Call:
     trailers: bytes = b""
 
     def frames(self, stream: int) -> Iterator[bytes]:
-        """All of the call, on a stream."""
+        """Yield the frames of the call on a stream."""
         path = f"/inference.GRPCInferenceService/{self.method}".encode()
         block = b"\x83\x86\x04" + text(path) + b"\x01" + text(b"localhost")
         block += b"\x0f\x10" + text(b"application/grpc") + header(b"te", b"trailers")
@@ -126,7 +126,7 @@ class _Connection:
     replies: dict[int, Reply] = field(default_factory=dict)
 
     def ask(self, calls: Iterable[Call]) -> list[Reply]:
-        """One call after another on one connection; those it did not live for are `closed`."""
+        """Send calls in turn on one connection; `closed` marks the call at which it ended."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS) as link:
             try:
                 link.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
@@ -176,12 +176,12 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 
 
 def grpc(port: int, *calls: Call) -> list[Reply]:
-    """The replies to calls, one after another on one connection."""
+    """Send calls one after another on one connection, and return the replies."""
     return _Connection(port).ask(calls)
 
 
 def http(port: int, *parts: bytes) -> int | None:
-    """The status of the answer to bytes that are sent as given; None without an answer."""
+    """Send bytes as given, and return the status of the answer; None without an answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=_SECONDS) as link:
         answer = b""
         try:

@@ -1,4 +1,4 @@
-"""What kube-proxy does: a connection goes to the endpoint of the moment and stays there."""
+"""A stand-in for kube-proxy: a new connection goes to the current endpoint and stays there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Self
 
 
 class Service:
-    """An address in front of servers; a context manager.
+    """An address in front of servers, as a context manager.
 
     Attributes:
-        endpoint: port that new connections are led to; those there are stay where they are.
+        endpoint: port for new connections; existing connections stay at their old port.
     """
 
     def __init__(self, endpoint: int) -> None:

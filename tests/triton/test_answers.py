@@ -128,7 +128,7 @@ def test_options_give_what_the_ensemble_gives(server: Server, option: str) -> No
 
 
 def test_sampled_chunks_concatenate_to_the_whole(server: Server) -> None:
-    # So hot that tokens cut characters all the time.
+    # At this temperature, tokens often end within a character.
     hot: dict[str, Any] = {"temperature": 3.0, "top_k": 1024, "random_seed": 3, "max_tokens": 120}
     assert generate(server, stream=True, **hot) == generate(server, **hot)
 

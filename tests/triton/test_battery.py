@@ -1,4 +1,4 @@
-"""Malformed requests in brief: the server lives, answers as before and shows nothing of itself."""
+"""A sample of malformed requests: the server survives, answers as before and leaks nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from support.triton_server import Server
 
 pytestmark = pytest.mark.when_changed("servers")
 
-# The campaign sends all; each run of the suite sends the same ones, drawn over all models.
+# Each run sends the same sample of all models; the campaign sends more kinds.
 KINDS = {"streaming": 300, "unary": 150}
-# The crash needs some rejected streams: it was seen after 8 and after about 10 of them.
+# The crash needs several rejected streams: it came after 8 streams, and after about 10.
 _STREAMS = 200
 
 
@@ -52,9 +52,9 @@ def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
 def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Triton 2.51 uses a stream after its end, if its client asks for status codes.
+    """Triton 2.51 uses a stream after it has ended, if the client asks for status codes.
 
-    A release where this test fails has the fix: docs/security.md can then report it.
+    If this test fails on another release, that release has the fix: report it in docs/security.md.
     """
     model = "tensorrt_llm_bls"
     request = request_of(model, {**GOOD[model], "max_tokens": np.zeros((1, 1), np.int32)})
@@ -80,9 +80,9 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
 def test_classes_of_a_string_output_crash_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Triton 2.51 divides by the size of a string when it computes classes; no model sees it.
+    """Triton 2.51 divides by the size of a string for `classification`, which no model receives.
 
-    A release where this test fails has the fix: docs/security.md can then report it.
+    If this test fails on another release, that release has the fix: report it in docs/security.md.
     """
     request = request_of("ensemble", GOOD["ensemble"])
     output = request.outputs.add(name="text_output")
@@ -95,10 +95,10 @@ def test_classes_of_a_string_output_crash_this_release_of_triton(
         call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]))
         with pytest.raises(grpc.RpcError):
             list(call)
-        # Its process stays for a moment, and `stop` gives its status.
+        # The server's process remains for a moment, and `stop` returns its status.
         until(lambda: not server.processes()[1:], 60, lambda: "the server lives")
         assert server.stop() == -signal.SIGFPE
-        # Some of its models' processes would wait for it without an end.
+        # Otherwise some processes of the server's models would wait forever.
         for process in models:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)

@@ -20,12 +20,12 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
 
 @pytest.fixture(scope="module")
 def text(server: Server) -> str:
-    """The answer of the target alone, which every call returns."""
+    """Return the target's answer without speculation; every call must return the same text."""
     return "".join(sent(server, command)[-1] for command in CALLS if "/ensemble/" in command[2])
 
 
 def sent(server: Server, curl: list[str]) -> list[str]:
-    """The texts of the answer to a curl command: its URL on another port, and its body."""
+    """Send a curl command's request to the test's server, and return the texts of the answer."""
     program, flags, url, option, body = curl
     assert (program, option) == ("curl", "-d")
     assert flags in ("-s", "-sN")

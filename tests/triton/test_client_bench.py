@@ -1,4 +1,4 @@
-"""The benchmark on a real server with the shipped pair: its counts against the server's own."""
+"""The benchmark on a real server with the shipped pair: its counts equal the server's counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
 
 
 def counts(server: Server) -> list[float]:
-    # The metrics' port opens last.
+    # Triton opens the metrics port last.
     until(lambda: reads(server), 60, lambda: "the metrics do not answer")
     return [server.metric(f"specdec_{name}_total") for name in COUNTS]
 
@@ -47,7 +47,7 @@ def test_counts_are_the_servers_own(
     request: pytest.FixtureRequest, fixture: str, protocol: Protocol
 ) -> None:
     server: Server = request.getfixturevalue(fixture)
-    # One prompt, decoded greedily: every answer has the same rounds, those not reported too.
+    # With one prompt and greedy decoding, all answers have the same rounds, even unreported ones.
     settings = Settings(
         prompts=["def read_lines(path):\n"],
         concurrency=[3],
@@ -108,7 +108,7 @@ def test_answers_do_not_depend_on_the_protocol(
     }
 
     async def parts_of(protocol: Protocol) -> list[tuple[str, list[int]]]:
-        """Text and counts of each part of an answer."""
+        """Return the text and the counts of each part of an answer."""
         async with endpoint(Connection(address(server, protocol)), protocol) as where:
             model = await where.model(BLS)
             sent = {name: tensor.reshape(1, 1) for name, tensor in tensors.items()}

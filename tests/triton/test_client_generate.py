@@ -1,4 +1,4 @@
-"""`specdec generate` against real servers: both protocols, both spellings, all that returns."""
+"""`specdec generate` against real servers: both protocols, both input spellings, all outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def connect(server: Server, protocol: Protocol) -> Client:
     return Client(Connection(f"127.0.0.1:{port}"), protocol=protocol)
 
 
-def asked(**changes: Any) -> Request:
+def request(**changes: Any) -> Request:
     return Request(PROMPT, **{"max_tokens": NEW_TOKENS, **changes})
 
 
@@ -37,10 +37,10 @@ def test_both_protocols_give_the_text_of_the_ensemble(
     server: Server, protocol: Protocol, stream: bool
 ) -> None:
     with connect(server, "grpc") as control:
-        plain = control.ask(asked(model="ensemble", stream=False))
+        plain = control.ask(request(model="ensemble", stream=False))
     with connect(server, protocol) as client:
-        answer = client.ask(asked(stream=stream, draft_tokens=4))
-        ensemble = client.ask(asked(model="ensemble", stream=stream))
+        answer = client.ask(request(stream=stream, draft_tokens=4))
+        ensemble = client.ask(request(model="ensemble", stream=stream))
     assert answer.text == ensemble.text == plain.text != ""
     assert (answer.chunks > 1) == stream
     assert answer.counts is not None
@@ -53,7 +53,7 @@ def test_options_reach_the_model_under_either_spelling(
     sampled = {"temperature": 1.5, "top_k": 20, "top_p": 0.9, "min_tokens": 3}
     for running in (server, newer_server):
         with connect(running, protocol) as client:
-            texts = [client.ask(asked(seed=seed, **sampled)).text for seed in (5, 5, 6, 7, 8)]
+            texts = [client.ask(request(seed=seed, **sampled)).text for seed in (5, 5, 6, 7, 8)]
         assert texts[0] == texts[1]
         assert len(set(texts)) > 1
 
@@ -62,13 +62,13 @@ def test_stop_words_biases_and_penalties_change_the_answer(
     server: Server, protocol: Protocol
 ) -> None:
     with connect(server, protocol) as client:
-        plain = client.ask(asked()).text
+        plain = client.ask(request()).text
         stop = plain[:6][-3:]
-        stopped = client.ask(asked(stop_words=(stop,))).text
+        stopped = client.ask(request(stop_words=(stop,))).text
         word = "return"
-        biased = client.ask(asked(bias_words=(word,), bias_weights=(50.0,))).text
-        penal = client.ask(asked(repetition_penalty=5.0, frequency_penalty=2.0)).text
-        several = client.ask(asked(bad_words=("    ", "\n"), stop_words=("zzzz", "yyyy"))).text
+        biased = client.ask(request(bias_words=(word,), bias_weights=(50.0,))).text
+        penal = client.ask(request(repetition_penalty=5.0, frequency_penalty=2.0)).text
+        several = client.ask(request(bad_words=("    ", "\n"), stop_words=("zzzz", "yyyy"))).text
     assert len(stopped) < len(plain)
     assert plain.startswith(stopped)
     assert biased != plain
@@ -78,10 +78,10 @@ def test_stop_words_biases_and_penalties_change_the_answer(
 
 def test_log_probabilities_logits_and_counts_come_when_asked(newer_server: Server) -> None:
     with connect(newer_server, "grpc") as client:
-        answer = client.ask(asked(log_probs=True, token_counts=True, draft_tokens=0))
-        silent = client.ask(asked())
+        answer = client.ask(request(log_probs=True, token_counts=True, draft_tokens=0))
+        silent = client.ask(request())
         logits = client.ask(
-            asked(model="ensemble", stream=False, context_logits=True, generation_logits=True)
+            request(model="ensemble", stream=False, context_logits=True, generation_logits=True)
         )
     assert (
         len(answer.log_probs)

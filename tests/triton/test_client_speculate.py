@@ -1,4 +1,4 @@
-"""The client-side loop against a server for the draft and one for the target (TwoServers)."""
+"""The client-side loop with a server for the draft and a server for the target (TwoServers)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALONE: dict[str, Any] = {"draft": None, "draft_tokens": 0}
 def target_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The target alone, streaming: its engine is decoupled."""
+    """Yield a server of the target alone, with streaming: its engine is decoupled."""
     plan = replace(draft_target_plan, **ALONE)
     with Server(executable, render(plan), tmp_path_factory.mktemp("target")) as running:
         yield running
@@ -37,7 +37,7 @@ def target_server(
 def draft_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The draft alone, in the layout of another release, answering once."""
+    """Yield a server of the draft alone, in the layout of another release, without streaming."""
     draft = draft_target_plan.draft
     assert draft is not None
     plan = replace(draft_target_plan, target=draft, version="1.2.1", decoupled=False, **ALONE)
@@ -53,7 +53,7 @@ def run(
 
 
 def control(server: Server, prompt: str, stop: tuple[str, ...] = ()) -> tuple[list[int], str]:
-    """Ids and text of the target alone, in one call of the engine."""
+    """Return the ids and the text of the target alone, each from one plain request."""
     stop_words = {"STOP_WORDS_DICT": list(stop)} if stop else {}
     [prepared] = ask(
         server.url, "preprocessing", QUERY=prompt, REQUEST_OUTPUT_LEN=NEW_TOKENS, **stop_words

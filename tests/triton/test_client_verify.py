@@ -27,7 +27,7 @@ NEW_TOKENS = 16
 def other_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """Another checkpoint served as the target, alone: the pair's small model."""
+    """Yield a server without a draft, whose target is another checkpoint: the pair's draft."""
     draft = draft_target_plan.draft
     assert draft is not None
     plan = replace(draft_target_plan, target=draft, draft=None, draft_tokens=0)

@@ -1,4 +1,4 @@
-"""What a stranger sends to open closed endpoints, with clients that no library holds back."""
+"""Attacks on closed endpoints, sent by raw clients that do not check what they send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triton.raw import Call, Reply, header
 
 pytestmark = pytest.mark.when_changed("servers")
 
-# Triton puts this before the name of the header that it asks for over gRPC.
+# Over gRPC, Triton adds this prefix to the name of the required header.
 _OVER_GRPC = "triton-grpc-protocol-"
 _PATHS = (
     "POST /v2/repository/index",
@@ -36,8 +36,8 @@ _PATHS = (
 )
 
 
-def asked_for() -> tuple[bytes, bytes]:
-    """Name and value of the header that the servers' arguments require."""
+def required_header() -> tuple[bytes, bytes]:
+    """Return the name and the value of the header that the server's arguments require."""
     option = "--http-restricted-api="
     (argument,) = (a for a in launch.server_argv("/models") if a.startswith(option))
     name, _, value = argument.partition(":")[2].partition("=")
@@ -48,7 +48,7 @@ def asked_for() -> tuple[bytes, bytes]:
 def target(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server of this module's own: an attack that succeeds ends no other test's."""
+    """Yield a server for this module only: a successful attack ends no other test's server."""
     folder = tmp_path_factory.mktemp("target")
     with Server(executable, render(draft_target_plan), folder) as running:
         yield running
@@ -63,7 +63,7 @@ def good_request_is_answered_after(request: pytest.FixtureRequest) -> Iterator[N
 
 
 def calls(region: str) -> list[Call]:
-    """A call of every method that is closed; `region` is one of the server's own."""
+    """Return a call of each closed method; `region` is a shared memory region of the server."""
     stolen = messages.SystemSharedMemoryRegisterRequest(name="stolen", key=region, byte_size=64)
     name = {"model_name": "ensemble"}
     return [
@@ -81,7 +81,7 @@ def calls(region: str) -> list[Call]:
     ]
 
 
-# Makes calls of a call, from the name and the value of a header.
+# Returns the calls of an attack, from the attacked call and the name and value of a header.
 Attack = Callable[[Call, bytes, bytes], list[Call]]
 
 
@@ -89,7 +89,7 @@ def with_headers(call: Call, headers: bytes, pieces: tuple[int, ...] = (), flags
     return Call(call.method, headers, call.message, pieces, flags)
 
 
-# The header as it is asked for, by every way in which HTTP/2 can carry it.
+# The required header, in every way in which HTTP/2 can carry it.
 EXACT: dict[str, Attack] = {
     "written-out": lambda c, n, v: [with_headers(c, header(n, v))],
     "never-indexed": lambda c, n, v: [with_headers(c, header(n, v, raw.NEVER))],
@@ -101,7 +101,7 @@ EXACT: dict[str, Attack] = {
     ],
     "name-from-the-table": lambda c, n, v: [
         with_headers(c, header(n, b"other", raw.INDEXED)),
-        # The entry's name by its index, 62, with a value of its own.
+        # The name of the entry with the index 62, and another value.
         with_headers(c, b"\x0f\x2f" + raw.text(v)),
     ],
     "continued": lambda c, n, v: [with_headers(c, header(n, v), (40, *[1] * 150))],
@@ -110,7 +110,7 @@ EXACT: dict[str, Attack] = {
         with_headers(c, header(b"x", b"y") * 40 + header(n, v) + header(b"z", b"y"))
     ],
 }
-# Headers that a careless server might take for it.
+# Headers that a careless server might mistake for the required header.
 ALIKE: dict[str, Attack] = {
     "lower-case": lambda c, n, v: [with_headers(c, header(n.lower(), v))],
     "upper-case": lambda c, n, v: [with_headers(c, header(n.upper(), v))],
@@ -133,8 +133,8 @@ VARIANTS = EXACT | ALIKE
 
 
 def attack(server: Server, variant: str, call: Call) -> Reply:
-    """The last reply to one attack, on a connection of its own."""
-    name, value = asked_for()
+    """Send an attack on a new connection, and return the last reply."""
+    name, value = required_header()
     made = VARIANTS[variant](call, _OVER_GRPC.encode() + name, value)
     return raw.grpc(server.grpc_port, *made)[-1]
 
@@ -149,7 +149,7 @@ def test_no_header_opens_a_closed_method(target: Server, variant: str) -> None:
 
 
 def test_a_refused_call_leaves_its_connection_closed_to_the_next(target: Server) -> None:
-    name, value = asked_for()
+    name, value = required_header()
     entered = header(_OVER_GRPC.encode() + name, value, raw.INDEXED)
     for second in (raw.NEWEST, b""):
         first, then = (Call("RepositoryIndex", headers) for headers in (entered, second))
@@ -166,7 +166,7 @@ def empty(tmp_path: Path) -> dict[str, str]:
 def test_these_clients_open_what_asks_for_a_line_break_in_a_value_alone(
     executable: Path, empty: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Servers were once closed like this; an attack that fails here would prove nothing."""
+    """Check that attacks open a server that relies on a line break alone, as servers once did."""
     monkeypatch.setattr(launch, "_CLOSED", "closed=no\nvalue")
     with Server(executable, empty, tmp_path) as server:
         for variant in EXACT:
@@ -182,8 +182,8 @@ def request(path: str, line: bytes) -> bytes:
 
 
 def http_lines() -> Iterator[bytes]:
-    """Header lines of HTTP/1.1 that carry the header, or what might be taken for it."""
-    name, value = asked_for()
+    """Yield HTTP/1.1 lines with the required header, or with headers that resemble it."""
+    name, value = required_header()
     folded = name.replace(b":", b"\r\n :").replace(b" ", b"\r\n ")
     names = [name, name.lower(), name.upper(), name + b" ", b" " + name, name + b"\0", folded]
     names += [name.replace(b":", other) for other in (b"", b"%3a", b"\0", b"\\:", b"\r\n:")]
@@ -201,8 +201,8 @@ def http_lines() -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", _PATHS)
 def test_no_header_opens_a_closed_path(target: Server, path: str) -> None:
-    name, value = asked_for()
-    # Every line for one path; for the others those without tricks.
+    name, value = required_header()
+    # The first path gets every line, the other paths get only the simple ones.
     simple = [name + b": " + value.replace(b"\n", other) + b"\r\n" for other in (b"\n", b"\r\n ")]
     for line in (b"", *(http_lines() if path == _PATHS[0] else simple)):
         status = raw.http(target.http_port, request(path, line))
@@ -228,7 +228,7 @@ def test_no_spelling_of_a_path_opens_it(target: Server, path: str) -> None:
 
 
 def test_no_header_in_a_trailer_opens_a_path(target: Server) -> None:
-    name, value = asked_for()
+    name, value = required_header()
     head = b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     trailer = name + b": " + value + b"\r\n\r\n"
     status = raw.http(target.http_port, head + b"2\r\n{}\r\n0\r\n" + trailer)
@@ -238,7 +238,7 @@ def test_no_header_in_a_trailer_opens_a_path(target: Server) -> None:
 def test_this_client_opens_what_asks_for_a_header_that_can_be_sent(
     executable: Path, empty: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A blank in the name alone, which gRPC refuses, stops no HTTP client."""
+    """A space in the header's name stops gRPC clients, but no HTTP client."""
     monkeypatch.setattr(launch, "_CLOSED", "sent with blanks=no")
     with Server(executable, empty, tmp_path) as server:
         line = b"sent with blanks: no\r\n"

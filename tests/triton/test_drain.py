@@ -1,4 +1,4 @@
-"""A server that must stop finishes the answers it has begun, of every model."""
+"""A server that must stop first finishes the answers in flight, of every model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 CLIENTS = 6
 TOKENS = 75
-# Long enough that every answer is under way when the hook begins, short of its timeout.
+# Every answer is still in flight when the hook begins, and ends before the hook times out.
 BLS_STEP_MS = 4.0
-# An answer takes 1.5 times the exit timeout of the tests' servers. So it is cut unless the hook
-# waits for it.
+# An answer takes 1.5 times the exit timeout of the tests' servers. So the server
+# cuts it unless the hook waits for it.
 ENSEMBLE_STEP_MS = 100.0
 
 
@@ -42,14 +42,14 @@ def values(number: int, *, streams: bool) -> dict[str, Any]:
 
 
 def begun(server: Server, model: str) -> float:
-    """Requests that a model has begun so far."""
+    """Return the number of requests that a model has begun so far."""
     lines = server.get_metrics().splitlines()
     counters = [line for line in lines if line.startswith("nv_inference_count{")]
     return sum(float(line.rsplit(" ", 1)[1]) for line in counters if f'model="{model}"' in line)
 
 
 def drain(server: Server) -> None:
-    """As the kubelet does: the hook first, SIGTERM when it has ended."""
+    """Stop the server as the kubelet does: run the hook, then send SIGTERM."""
     hook = launch.pre_stop(
         PLAIN, linger_seconds=0, exit_timeout_seconds=60, metrics_port=server.metrics_port
     )
@@ -90,7 +90,7 @@ def test_answers_in_flight_are_finished(
 def test_answers_of_the_ensemble_in_flight_are_finished(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, streams: bool
 ) -> None:
-    """A whole answer, unlike a stream, leaves no trace in Triton's counters before its end."""
+    """Unlike a stream, a whole answer in flight changes no counter of Triton until it ends."""
     plan = replace(
         draft_target_plan,
         target=replace(draft_target_plan.target, step_latency_ms=ENSEMBLE_STEP_MS),

@@ -1,4 +1,4 @@
-"""Speculation changes no token: greedy BLS answers equal the ensemble's in every way of asking."""
+"""Speculation changes no token: greedy answers of the BLS always equal those of the ensemble."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEW_TOKENS = 32
 
 @pytest.fixture(scope="session")
 def plain_texts(server: Server, prompts: list[str]) -> list[str]:
-    """The control: the target alone, through the ensemble."""
+    """Return the target's answers without speculation, from the ensemble."""
     return _in_parallel(
         lambda prompt: text(
             ask(
@@ -80,7 +80,7 @@ def test_the_ensemble_streams_the_same_text(
 def test_greedy_tokens_equal_the_target(
     server: Server, prompts: list[str], plain_texts: list[str]
 ) -> None:
-    """Token ids, through the engines themselves: a round at a time against one plain call."""
+    """Compare token ids of the engines: calls for one round at a time, and one plain call."""
     tokenizer = Tokenizer.from_file(str(PAIR / "target" / "tokenizer.json"))
 
     def both(prompt: str) -> tuple[list[int], list[int]]:

@@ -1,4 +1,4 @@
-"""A draft that is killed or not there costs an answer its speculation and nothing else."""
+"""Killed or missing engines: answers continue without a draft, and end without a target."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"
 TARGET = "tensorrt_llm"
 TOKENS = 40
-# Far above what the answers take on a crowded machine, far below a call that never returns.
+# Far more than the answers need on a busy machine; a call that never returns takes longer.
 STALL_SECONDS = 60.0
 WARNING = "answers continue without the draft model"
 PROMPTS = [f"def f{number}():\n" for number in range(4)]
 
 
 def answers(server: Server, model: str) -> list[str]:
-    """All prompts at once, half of them as streams."""
+    """Send all prompts at once, half of them as streams, and return the answers."""
 
     def answer(number: int) -> str:
         values = {"text_input": PROMPTS[number], "max_tokens": TOKENS, "stream": number % 2 == 0}
@@ -89,7 +89,7 @@ def test_answers_go_on_when_the_draft_is_killed(
 
 
 def probe(server: Server) -> str:
-    """The message of the liveness probe; empty for a healthy server."""
+    """Run the liveness probe and return its message, which is empty for a healthy server."""
     program = programs(
         PLAIN, [TARGET], attempt_seconds=1, patience_seconds=60, http_port=server.http_port
     ).liveness
@@ -106,7 +106,7 @@ def in_flight(server: Server, count: int) -> None:
 
 
 def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
-    """The message that ends a plain stream whose target dies after the first part."""
+    """Return the message that ends a plain stream whose target dies after the first part."""
     values = {"text_input": PROMPTS[number], "max_tokens": 400, "num_draft_tokens": 0}
     with stream(server.url, BLS, stream=True, end_id=-1, **values) as answer:
         parts = iter(answer)
@@ -122,11 +122,11 @@ def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
 def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """A call that its process had taken never returns; Triton still calls itself ready."""
+    """Triton never returns a call that a killed process had taken, and still reports ready."""
     assert draft_target_plan.draft is not None
     plan = replace(
         draft_target_plan,
-        # Calls of the draft outlive the test, those of the target last a moment.
+        # A call of the draft takes longer than the test, a call of the target only a moment.
         draft=replace(draft_target_plan.draft, step_latency_ms=60_000.0),
         target=replace(draft_target_plan.target, step_latency_ms=20.0),
     )
@@ -150,5 +150,5 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         in_flight(server, 0)
         assert probe(server).startswith("the process of a model has died")
         assert "Traceback" not in server.log()
-        # It would wait its whole exit timeout for what never ends.
+        # Otherwise the server waits its whole exit timeout for calls that never end.
         os.kill(server.processes()[0], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Thousands of requests at once: each is answered or refused at once, and the server lives on."""
+"""Thousands of requests at once: the server answers or refuses each one, and keeps running."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from triton.flood import ANSWERED, encoded, flood
 pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
-# Triton's message, also inside that of an ensemble.
+# Triton's message, which errors of an ensemble contain too.
 FULL = "Exceeds maximum queue size"
-# That of a Reference engine.
+# The message of a Reference engine.
 WAITING = "requests are waiting; retry later"
 GOOD = {"text_input": "def f(", "max_tokens": 4, "exclude_input_in_output": True}
 _TEXT = {"text_input": "def f(", "max_tokens": 1}
@@ -53,7 +53,7 @@ def flooded(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """0.18.0 is published without a batcher before preprocessing, and the BLS nowhere has one."""
+    """Yield a server per layout; upstream's BLS has no batcher, nor preprocessing of 0.18.0."""
     version, decoupled = request.param
     plan = replace(draft_target_plan, version=version, decoupled=decoupled)
     folder = tmp_path_factory.mktemp("flooded")
@@ -61,8 +61,8 @@ def flooded(
         yield running
 
 
-# The models in Python get twice what corrupted the heap: Triton ends a server whose Python process
-# gets no processor for a second, which more requests make likely on a machine that is shared.
+# The Python models get only twice the number of requests that corrupted the heap. Triton ends a
+# server whose Python process gets no processor for a second; more requests make this likely.
 @pytest.mark.parametrize(
     ("model", "count"),
     [(name, 10_000 if name == BLS else 2_000) for name in REQUESTS],
@@ -81,7 +81,7 @@ def test_a_flood_is_answered_or_refused(flooded: Server, model: str, count: int)
 def test_a_full_queue_refuses_while_the_answers_go_on(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Every slot of the BLS is taken for longer than the refusals need."""
+    """The answers occupy all slots of the BLS for longer than the refusals take."""
     queue, slots = 8, 4
     plan = replace(
         draft_target_plan,
@@ -96,6 +96,6 @@ def test_a_full_queue_refuses_while_the_answers_go_on(
         ends = flood(server.url, request, 200, ended=order.append)
         assert set(ends) == {ANSWERED, *(end for end in ends if FULL in end)}
         assert queue <= ends[ANSWERED] < 100
-        # The refusals came first: no client waited for another's answer.
+        # Refusals come before the first answer: they do not wait for other requests.
         first = order.index(ANSWERED)
         assert Counter(order[:first]).total() >= 200 - ends[ANSWERED] - queue

@@ -1,4 +1,4 @@
-"""Rounds of several requests are rows of one call, where the engine takes such calls."""
+"""Rounds of several requests become rows of one call, if the engine takes such calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(tmp_path: Path) -> cycle.Pair:
 
 
 def _answer(server: Server, client: int, **more: float) -> str:
-    # Their last rounds have fewer draft tokens than the others' at the same time.
+    # Answers differ in length: last rounds have fewer draft tokens than other clients' rounds.
     values = {"text_input": prompt(client, 0), "max_tokens": 48 - client, "end_id": -1}
     return text(ask(server.url, load.BLS, stream=True, **values, **more))
 
@@ -36,7 +36,7 @@ def _together(server: Server) -> list[str]:
 
 
 def _served_by(files: dict[str, str], models: dict[str, str]) -> dict[str, str]:
-    """The same repository with engines whose source lies beside this file."""
+    """Return the same repository with engines whose source lies beside this file."""
     files = load.at_once(files)
     for name, model in models.items():
         files[f"{name}/1/echo.py"] = files[f"{name}/1/model.py"]
@@ -52,7 +52,7 @@ def test_many_answers_share_calls(executable: Path, pair: cycle.Pair) -> None:
         rounds = server.metric("specdec_rounds_total")
         alone = [_answer(server, client) for client in range(CLIENTS)]
     assert together == alone
-    # Each on its own way would have taken two for every round.
+    # Without shared calls, every round would take two.
     assert CLIENTS < calls < rounds
 
 
@@ -69,7 +69,7 @@ def test_calls_of_one_row_start_together(executable: Path, pair: cycle.Pair) -> 
     assert together == alone
     # Each round has a call of the draft and one of the target.
     assert calls > 2 * rounds - CLIENTS
-    # Triton hands calls that arrive together to an engine in one batch, which a step begins.
+    # Triton passes calls that arrive together to an engine as one batch, at the start of a step.
     assert executions < calls / 2
 
 

@@ -1,4 +1,4 @@
-"""The gauges of requests that wait and run are exact, while they wait and after their ends."""
+"""The gauges of running and waiting requests are exact, before and after the requests end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.when_changed("servers")
 BLS = "tensorrt_llm_bls"
 SLOTS = 2
 # More than the BLS holds: two requests on its threads, eight in its queue, and a batch of sixteen
-# that Triton has handed over.
+# that Triton has passed to it.
 MANY = 40
 STALL_SECONDS = 60.0
-# About twelve seconds with the latency below: requests end when the test cancels them.
+# About twelve seconds with the latency below, so that the test cancels requests before their end.
 LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_id": -1}
 
 
@@ -32,7 +32,7 @@ LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_i
 def server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A BLS with two slots, on slow engines."""
+    """Yield a server with slow engines, whose BLS has two slots."""
     target = replace(draft_target_plan.target, step_latency_ms=30.0)
     plan = replace(draft_target_plan, bls_max_in_flight=SLOTS, target=target)
     with Server(executable, render(plan), tmp_path_factory.mktemp("gauges")) as running:
@@ -41,7 +41,7 @@ def server(
 
 @pytest.fixture
 def requests(server: Server) -> Iterator[Callable[[int], list[Stream]]]:
-    """Start this many long requests; the end of the test cancels them."""
+    """Yield a function that starts this many long requests; cancel them after the test."""
     with ExitStack() as opened:
         yield lambda count: [
             opened.enter_context(stream(server.url, BLS, stream=True, **LONG))
@@ -51,7 +51,7 @@ def requests(server: Server) -> Iterator[Callable[[int], list[Stream]]]:
 
 
 def holds(server: Server, running: int, waiting: int) -> None:
-    """Wait until the BLS reports these numbers."""
+    """Wait until the BLS reports these numbers of running and waiting requests."""
     seen: dict[str, float] = {}
 
     def reached() -> bool:
@@ -70,7 +70,7 @@ def test_gauges_count_requests_beyond_the_slots(
     holds(server, 1, 0)
     others = requests(6)
     holds(server, SLOTS, 5)
-    # A running request makes room for one that waits, a waiting one keeps its place.
+    # When a running request is cancelled, a waiting request takes its slot.
     first[0].cancel()
     holds(server, SLOTS, 4)
     for request in others:

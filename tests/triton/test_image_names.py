@@ -1,4 +1,4 @@
-"""An image of 0.19.0 with newer templates on a real server: the BLS uses the image's names."""
+"""An image of 0.19.0 with newer templates: the BLS uses the image's input names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.triton_server import Server
 pytestmark = pytest.mark.when_changed("servers")
 
 PROMPT = "def read_lines(path):\n"
-# `#` comes early and often in this text: without a minimum the answer ends at its first one.
+# The text has many `#`: without a minimum length, the answer ends early, at the first `#`.
 HASH = 3
 
 

@@ -1,4 +1,4 @@
-"""Publicly known faults of this tritonserver over HTTP, and the switch that keeps them out."""
+"""Publicly known faults of this tritonserver over HTTP, and the option that prevents them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def request(path: str, framing: str, body: bytes) -> bytes:
 
 
 def nested(path: str) -> bytes:
-    """200 KB of JSON: the parser calls itself for each bracket, until its stack ends."""
+    """Return 200 KB of nested JSON: the parser recurses per bracket and exhausts its stack."""
     return request(path, "Content-Length: 200000", b"[" * 200_000)
 
 
 def chunked(path: str) -> bytes:
-    """3.6 MB: the server keeps an entry for each chunk on its stack (CVE-2025-23310, 23311)."""
+    """Return 3.6 MB: the server has an entry per chunk on its stack (CVE-2025-23310, 23311)."""
     chunks = b"1\r\n \r\n" * 600_000 + b"0\r\n\r\n"
     return request(path, "Transfer-Encoding: chunked", chunks)
 
@@ -51,7 +51,7 @@ ATTACKS = {
 def test_a_single_body_crashes_the_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, name: str
 ) -> None:
-    """Fails with the first tritonserver that is fixed, so that the documentation follows."""
+    """This test fails with the first fixed tritonserver; then update the documentation."""
     with Server(executable, render(draft_target_plan), tmp_path) as server:
         raw.http(server.http_port, ATTACKS[name])
         until(lambda: server.status() is not None, _SECONDS, lambda: _FIXED.format(name))

@@ -1,4 +1,4 @@
-"""Prompts of megabytes and long lists are refused, and others answered meanwhile."""
+"""The server refuses prompts of megabytes and long lists, and answers other requests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.when_changed("servers")
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 MEGABYTE = 1_000_000
-# What 512 tokens may hold; the floor of the limit, since the pair's longest token has 37 bytes.
+# The least limit in bytes: 512 tokens of the pair have less, with at most 37 bytes each.
 LIMIT = 64 * 1024
-# An answer of the good client takes milliseconds; tokenizing 10 MB took 7 s and more.
+# An answer to the good client takes milliseconds; tokenizing 10 MB took 7 s and more.
 PATIENT_SECONDS = 5.0
 STALL_SECONDS = 60.0
 
@@ -41,20 +41,20 @@ def attacked(
 
 
 def prompt(size: int) -> NDArray[np.object_]:
-    """A prompt of so many bytes."""
+    """Return a prompt of `size` bytes."""
     line = b"def value(x):\n    return x + 1\n"
     return np.array([[(line * (size // len(line) + 1))[:size]]], object)
 
 
 def refusal(server: Server, model: str, **values: object) -> str:
-    """The sentence that this request is refused with."""
+    """Send a request that the server must refuse, and return the error message."""
     with pytest.raises(RefusedError) as refused:
         ask(server.url, model, **{"max_tokens": 1, **values})
     return str(refused.value)
 
 
 class GoodClient:
-    """Sends short prompts one after another and measures each."""
+    """A client that sends short prompts one after another and measures each."""
 
     def __init__(self, server: Server, model: str) -> None:
         self._server, self._model = server, model
@@ -62,7 +62,7 @@ class GoodClient:
         self.seconds: list[float] = []
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Send requests until `stop` is called."""
         while not self._stop.is_set():
             begun = time.monotonic()
             answer = ask(self._server.url, self._model, text_input="def f():\n", max_tokens=2)
@@ -70,13 +70,13 @@ class GoodClient:
             self.seconds.append(time.monotonic() - begun)
 
     def stop(self) -> None:
-        """Let the request under way be the last one."""
+        """Send no further request after the one in flight."""
         self._stop.set()
 
 
 @contextmanager
 def good_client(server: Server, model: str) -> Iterator[GoodClient]:
-    """A client that is answered before, during and after the body."""
+    """Yield a running client; wait for its answers before and after the body."""
     client = GoodClient(server, model)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(client.run)
@@ -111,7 +111,7 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
 def test_long_lists_are_refused_while_others_are_answered(attacked: Server, model: str) -> None:
-    """A search for each of 100 000 items in every token kept others waiting for a minute."""
+    """Searching every token for 100 000 items once delayed other requests by a minute."""
     many = [f"word {number}" for number in range(100_000)]
     lists = {"stop_words": many, "bad_words": many, "embedding_bias_words": many}
     with good_client(attacked, model) as good:
@@ -120,12 +120,12 @@ def test_long_lists_are_refused_while_others_are_answered(attacked: Server, mode
             sentence = refusal(attacked, model, text_input="a", **{name: items}, **more)
             assert f"{name} has 100000 items, more than the limit of 1024 in a request" in sentence
     assert max(good.seconds) < PATIENT_SECONDS
-    # As many as there may be cost no more than a few.
+    # The server accepts the maximum number of items.
     text(ask(attacked.url, model, text_input="a", max_tokens=50, stop_words=many[:1024]))
 
 
 def resident(server: Server) -> int:
-    """Bytes in memory of the server and its models' processes, shared regions counted once."""
+    """Return the bytes of anonymous memory of the server and its models' processes."""
     total = 0
     for process in server.processes():
         lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
@@ -135,9 +135,9 @@ def resident(server: Server) -> int:
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
 def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -> None:
-    """Each thread of the server may keep a buffer for its next request, but no more than that.
+    """Each thread of the server may keep one buffer for its next request, but no more.
 
-    So six prompts more than the first ones leave less than one, once every thread had its turn.
+    Once every thread has a buffer, six more prompts add less memory than the size of one prompt.
     """
     size = 50 * MEGABYTE
     large = prompt(size)
@@ -158,7 +158,7 @@ def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -
 def test_short_prompts_are_answered_while_long_ones_are_encoded(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Without a known sequence length the limit is a megabyte, which takes long to encode."""
+    """Without a known sequence length, the limit is a megabyte, and encoding it takes long."""
     plan = replace(draft_target_plan, max_seq_len=None)
     with (
         Server(executable, render(plan), tmp_path) as server,
@@ -170,5 +170,5 @@ def test_short_prompts_are_answered_while_long_ones_are_encoded(
         answer = ask(server.url, BLS, text_input="def f():\n", max_tokens=2)
         assert text(answer)
         assert not all(future.done() for future in pending)
-        # The engine cannot take them, which is known only when they are tokens.
+        # The prompts are too long for the engine, which shows only after their tokenization.
         assert all("tensorrt_llm: " in future.result(STALL_SECONDS) for future in pending)

@@ -1,4 +1,4 @@
-"""The server around the models: closed endpoints, its end, and the error of a failed load."""
+"""The server apart from its models: closed endpoints, its end, and the error of a failed load."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_no_draft_in_the_layout_of_0_18(
         def answer(client: int) -> str:
             return text(ask(server.url, "tensorrt_llm_bls", stream=bool(client % 2), **values))
 
-        # More clients than the BLS takes on at once: the others wait, and all are served.
+        # More clients than slots of the BLS: some requests wait, and all are answered.
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(answer, range(16)))
         assert answers[0::2] == [plain] * 8

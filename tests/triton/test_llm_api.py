@@ -1,6 +1,6 @@
-"""The samples of backend PyTorch as they are rendered, on a CPU server with the stand-in.
+"""The rendered samples of backend PyTorch on a CPU server, with the stand-in for the LLM API.
 
-The server sees the shipped pair of checkpoints at the very paths that `model.yaml` names.
+The server sees the shipped pair of checkpoints at the paths that `model.yaml` names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard")
 
 @dataclass(frozen=True)
 class Volume:
-    """A folder that the server sees at /models, with the pair as every checkpoint of the plans."""
+    """A folder that the server sees at /models; its checkpoints link to those of the pair."""
 
     folder: Path
     root: Path
@@ -87,7 +87,7 @@ def server(
 
 
 def post(server: Server, values: dict[str, Any], *, stream: bool = False, name: str = "") -> Any:
-    """The answer of Triton's generate endpoint: one object, or the objects of a stream."""
+    """Return the answer of Triton's generate endpoint: an object, or the objects of a stream."""
     verb = "generate_stream" if stream else "generate"
     url = f"http://127.0.0.1:{server.http_port}/v2/models/{MODEL}/{verb}"
     body = {"text_input": PROMPT, **values, **({"id": name} if name else {})}
@@ -108,7 +108,7 @@ def refused(server: Server, values: dict[str, Any]) -> str:
 
 @cache
 def plain(executable: Path, folder: Path) -> str:
-    """What the target alone answers: the sample of n-grams without speculation."""
+    """Return the answer of the target alone: of the n-gram sample without speculation."""
     plan = planned("pytorch-ngram")
     files = dict(plan.files)
     path = f"{MODEL}/1/model.yaml"
@@ -234,7 +234,7 @@ def test_the_benchmark_measures_the_llm_api(server: Server) -> None:
 
 
 def benchmark_plan(server: Server, baseline: Server, model: str) -> dict[str, Any]:
-    """The plan of a benchmark Job with a baseline, as the operator writes it."""
+    """Return the plan of a benchmark Job with a baseline, as the operator writes it."""
     address = f"127.0.0.1:{baseline.http_port}"
     return {
         "planHash": "0" * 16,

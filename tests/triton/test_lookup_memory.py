@@ -1,4 +1,4 @@
-"""The memory of lookups on a real server: a text helps its own scope and leaves no other trace."""
+"""The lookup memory on a real server: a text helps its own scope and affects no other request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.when_changed("servers")
 
 NEW_TOKENS = 48
 PROMPTS = 12
-# Prompts of which the answers are timed, and the length of these answers.
+# The least number of prompts whose answers are timed, and the tokens of such an answer.
 TIMED = 20
 TIMED_TOKENS = 24
 
@@ -33,14 +33,14 @@ def remembering(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """A server of fixed draft lengths: its calls depend on the texts alone, not on times."""
+    """Yield a server with fixed draft lengths: its calls depend on texts only, not on times."""
     plan = replace(draft_target_plan, draft=None, lookup_min_match=4, lookup_memory_megabytes=1)
     with Server(executable, render(plan), tmp_path_factory.mktemp("memory")) as running:
         yield running
 
 
 def remembered(server: Server) -> float:
-    """Accepted tokens from the memory."""
+    """Return the number of accepted tokens from the memory."""
     name, label = "specdec_accepted_tokens_by_source_total", 'source="memory"'
     lines = server.get_metrics().splitlines()
     values = [line.split()[-1] for line in lines if line.startswith(name) and label in line]
@@ -48,7 +48,7 @@ def remembered(server: Server) -> float:
 
 
 def ask(server: Server, prompt: str, scope: str | None) -> tuple[str, dict[str, float]]:
-    """An answer, and what it added to the counters."""
+    """Return an answer, and how much it added to the counters."""
     names = [f"specdec_{name}_total" for name in ("rounds", "draft_tokens", "accepted_tokens")]
     before = {name: server.metric(name) for name in names} | {"memory": remembered(server)}
     with Client(Connection(server.url)) as client:
@@ -69,11 +69,11 @@ def test_text_helps_its_own_scope_and_changes_nothing_for_another(
         assert [text for text, _ in again] == [text for text, _ in unscoped]
         return sum(did["memory"] > 0 for _, did in again) > PROMPTS / 2
 
-    # A text is learned after its answer was sent.
+    # The server learns a text only after it has sent the answer.
     until(helps, 60, lambda: "the texts of a scope did not help it")
     assert 0 < remembering.metric("specdec_lookup_memory_bytes") <= 2**20
     other = [ask(remembering, prompt, f"other {number}") for number, prompt in asked]
-    # Neither the text of no scope nor that of another scope leaves a trace.
+    # Texts without a scope, and texts of other scopes, do not affect these requests.
     assert first == other == unscoped
     assert all(did["memory"] == 0 for _, did in other)
 
@@ -84,9 +84,9 @@ def slow(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """SIMULATION: a step of the target takes 16 ms, so that an answer shows how many it took.
+    """SIMULATION: a step of the target takes 16 ms, so that an answer's time shows its steps.
 
-    On a busy machine answers of equal steps differ by tens of milliseconds.
+    On a busy machine, answers with equally many steps differ by tens of milliseconds.
     """
     target = replace(draft_target_plan.target, step_latency_ms=16)
     plan = replace(
@@ -109,15 +109,15 @@ def seconds(server: Server, prompt: str, scope: str | None) -> float:
 
 
 def growth(server: Server) -> Callable[[], bool]:
-    """Whether the memory has grown since this call."""
+    """Return a function that reports whether the memory has grown since this call."""
     before = server.metric("specdec_lookup_memory_bytes")
     return lambda: server.metric("specdec_lookup_memory_bytes") > before
 
 
 def chance_of_difference(differences: list[float]) -> float:
-    """The p-value of Wilcoxon's signed-rank test, by 4 000 random choices of the signs.
+    """Return the p-value of Wilcoxon's signed-rank test, from 4 000 random choices of the signs.
 
-    A single slow answer on a busy machine has no more weight than its rank.
+    A single slow answer on a busy machine counts only by its rank.
     """
     numbers = random.Random(1)
     ranked = sorted(differences, key=abs)
@@ -138,14 +138,14 @@ def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
         # On a busy machine, the test needs more answers before it can see a difference.
         if number >= TIMED and chance_of_difference(own) < 0.01:
             break
-        # The engine's cache has the prompt before the first measurement.
+        # Put the prompt into the engine's cache before the first measurement.
         seconds(slow, prompt, None)
         grows = growth(slow)
         unseen = seconds(slow, prompt, f"first {number}")
         until(grows, 60, lambda: "the text was not learned")
         other.append(seconds(slow, prompt, f"second {number}") - unseen)
         own.append(seconds(slow, prompt, f"first {number}") - unseen)
-    # The test can see a difference: texts of the own scope make answers faster.
+    # The test can detect a difference: texts of the same scope make answers faster.
     assert median(own) < 0
     assert chance_of_difference(own) < 0.01
     assert chance_of_difference(other) > 0.001

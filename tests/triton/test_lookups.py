@@ -1,4 +1,4 @@
-"""Drafts from lookups on real servers: the target's own answers, and counters by source."""
+"""Drafts from lookups on real servers: answers equal the target's; counters show the source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lookups(
     draft_target_plan: RepositoryPlan,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """A server that drafts by lookups alone, or beside a draft model."""
+    """Yield a server that drafts with lookups alone, or also with a draft model."""
     lengths = None if request.param == "fixed" else DraftLengths(0, MAX_DRAFT_TOKENS)
     draft = draft_target_plan.draft if request.param == "mixed" else None
     plan = replace(draft_target_plan, lookup_min_match=1, adaptive=lengths, draft=draft)
@@ -42,7 +42,7 @@ def lookups(
 
 
 def by_source(server: Server, name: str, source: str) -> float:
-    """A counter of one source; 0 before its first draft."""
+    """Return a counter of one source, or 0 before its first draft."""
     lines = server.get_metrics().splitlines()
     label = f'source="{source}"'
     values = [line.split()[-1] for line in lines if line.startswith(name) and label in line]
@@ -69,7 +69,7 @@ def test_answers_are_those_of_the_target(
         assert equal(next(again))
         return False
 
-    # An adaptive policy chooses by times, and may draft nothing while the machine is busy.
+    # An adaptive policy depends on measured times, and may draft nothing on a busy machine.
     until(accepts, 120, lambda: "no draft of a lookup is accepted")
     accepted = by_source(lookups, "specdec_accepted_tokens_by_source_total", "lookup")
     drafted = by_source(lookups, "specdec_draft_tokens_by_source_total", "lookup")
@@ -109,7 +109,7 @@ def test_verification_counts_drafts_by_source(lookups: Server) -> None:
     result = asyncio.run(measured(plan))
     assert result["matched"] == result["prompts"] == 8
     sources = {source["name"]: source for source in result.get("sources", [])}
-    # An adaptive policy chooses by times, and may draft nothing on a busy machine.
+    # An adaptive policy depends on measured times, and may draft nothing on a busy machine.
     assert sources.keys() <= {"model", "lookup"}
     assert bool(sources) == (result["draftedTokens"] > 0)
     for kind in ("draftedTokens", "acceptedTokens"):

@@ -1,4 +1,4 @@
-"""Every metric of alerts and dashboard is one that a server or the operator really exports."""
+"""Alerts and dashboard read only metrics that a server, its endpoint or the operator exports."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from support.fake_api import Api, kubeconfig, pod, proxied, serving
 from support.triton_client import ask
 from support.triton_server import Server
 
-# Of the TensorRT-LLM backend and of GPUs: no CPU server has them. The TensorRT-LLM backend's own
-# documentation names family, label and values.
+# Metrics of the TensorRT-LLM backend and of GPUs, which no CPU server has. Family, label and
+# values come from the documentation of the TensorRT-LLM backend.
 ON_GPUS = {
     "nv_trt_llm_kv_cache_block_metrics": {"kv_cache_block_type": {"fraction"}},
     "nv_trt_llm_request_metrics": {"request_type": {"active", "waiting"}},
@@ -34,7 +34,7 @@ _SAMPLE = re.compile(r"^([a-z_]\w*)(?:\{(.*)\})? \S+", re.MULTILINE)
 
 
 def exported(page: str) -> dict[str, set[str]]:
-    """The labels of every metric of a page in Prometheus text."""
+    """Return the labels of every metric on a page of Prometheus text."""
     metrics_of_page: dict[str, set[str]] = {}
     for name, labels in _SAMPLE.findall(page):
         metrics_of_page.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
@@ -42,7 +42,7 @@ def exported(page: str) -> dict[str, set[str]]:
 
 
 def operators() -> dict[str, set[str]]:
-    """What the operator exports once it has met everything."""
+    """Return what the operator exports once all its metrics have samples."""
     ERRORS.labels("bug")
     RECONCILES.labels("ok")
     API_REQUESTS.labels("get", "Job", 200)
@@ -59,13 +59,13 @@ def operators() -> dict[str, set[str]]:
 
 
 def endpoints() -> dict[str, set[str]]:
-    """What the OpenAI endpoint exports."""
+    """Return what the OpenAI endpoint exports."""
     return exported(generate_latest(Metrics().registry).decode())
 
 
 def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
     ask(server.url, "tensorrt_llm_bls", text_input="def f(", max_tokens=4, stream=False)
-    # Context logits need the target alone: the first answer without speculation.
+    # Context logits need a target-only run: this request is the first fallback.
     ask(
         server.url,
         "tensorrt_llm_bls",
@@ -75,13 +75,13 @@ def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
         return_context_logits=True,
     )
     here = exported(server.get_metrics()) | operators() | endpoints()
-    asked: set[str] = set()
+    queried: set[str] = set()
     for where, text in expressions():
-        asked |= metrics(text)
+        queried |= metrics(text)
         assert metrics(text), where
-    asked -= {name for name in asked if ":" in name}
-    assert asked - ON_GPUS.keys() <= here.keys(), asked - ON_GPUS.keys() - here.keys()
-    assert ON_GPUS.keys() <= asked, "a metric that nothing reads"
+    queried -= {name for name in queried if ":" in name}
+    assert queried - ON_GPUS.keys() <= here.keys(), queried - ON_GPUS.keys() - here.keys()
+    assert ON_GPUS.keys() <= queried, "a metric that nothing reads"
     assert not ON_GPUS.keys() & here.keys(), "it can be seen after all"
 
     assert "reason" in here["specdec_fallback_total"]
@@ -95,8 +95,8 @@ def test_alerts_and_dashboard_read_what_is_exported(server: Server) -> None:
 def test_top_reads_what_a_server_exports(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its two readings the server answers three requests, one of them without drafts."""
-    # The second page comes when the requests are answered.
+    """The server answers three requests between the two readings; one of them is a fallback."""
+    # The second page arrives only after the answers, so it needs more time.
     monkeypatch.setattr("specdec.cluster.LOG_TIMEOUT", 120.0)
     prompt = {"text_input": "def f(", "max_tokens": 16, "stream": False}
     seen: list[dict[str, float]] = []
@@ -109,14 +109,14 @@ def test_top_reads_what_a_server_exports(
         text = ""
 
         def counted() -> bool:
-            """Triton counts an answer some moments after its client has it."""
+            """Return whether all is counted: Triton counts an answer after its client has it."""
             nonlocal text
             text = server.get_metrics()
-            grown = asked(text) - (seen[0]["asked"] if seen else asked(text))
+            grown = request_count(text) - (seen[0]["requests"] if seen else request_count(text))
             return grown == 3 * len(seen) and summed(text)["specdec_requests_in_flight"] == 0
 
         until(counted, 60, lambda: f"not all is counted: {text}")
-        seen.append(summed(text) | {"asked": asked(text)})
+        seen.append(summed(text) | {"requests": request_count(text)})
         return text
 
     pods = "/api/v1/namespaces/lab/pods"
@@ -134,14 +134,14 @@ def test_top_reads_what_a_server_exports(
     assert row["tokens_per_round"] == 1 + accepted / did["specdec_rounds_total"]
     assert row["fallbacks"] == did["specdec_fallback_total"] == 1
     assert (row["draft_length"], row["in_flight"], row["waiting"]) == (4, 0, 0)
-    # The engines behind answered many more requests than clients asked.
+    # The engines answered many more requests than the clients sent.
     tokens = did["specdec_generated_tokens_total"]
     assert row["tokens_per_second"] / row["requests_per_second"] == pytest.approx(tokens / 3)
     assert row["kv_percent"] is None, "the Reference backend has no such metric"
 
 
-def asked(page: str) -> float:
-    """Requests of clients, by Triton's own count."""
+def request_count(page: str) -> float:
+    """Return the number of client requests that Triton has counted."""
     models = ("tensorrt_llm_bls", "ensemble")
     heads = tuple(f'nv_inference_request_success{{model="{model}"' for model in models)
     counters = (line for line in page.splitlines() if line.startswith(heads))

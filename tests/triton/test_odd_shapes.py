@@ -1,4 +1,4 @@
-"""Text models asked for what no client should send: a sentence without paths, then answers."""
+"""Invalid inputs of the text models get one sentence without paths, and answers go on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.when_changed("servers")
 
 
 def texts(server: Server, tokens: object, lengths: object) -> Arrays:
-    """What `postprocessing` makes of these."""
+    """Return the answer of `postprocessing` to these tokens and lengths."""
     return ask_once(
         server.url,
         "postprocessing",

@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module", params=["older_server", "server", "newer_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """0.18.0 without streaming, 0.19.0 and 1.2.1."""
+    """Return a server of each release: 0.18.0 (without streaming), 0.19.0 and 1.2.1."""
     release: Server = request.getfixturevalue(request.param)
     return release
 

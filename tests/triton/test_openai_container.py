@@ -1,7 +1,7 @@
-"""The endpoint as its container starts it, beside the server of the generated repository.
+"""The endpoint, started with its container's command beside the server of a generated repository.
 
-Command, chat template and repository are those that the operator generates of the sample. Only the
-ports differ, and the image's `python` is this one.
+The operator generates command and repository from the sample, which also names the chat template.
+The test replaces only the ports and the image's `python`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pod(plan: Plan) -> Json:
 
 
 def chat_template() -> str:
-    """The template of the ConfigMap that the sample names."""
+    """Return the template from the ConfigMap that the sample names."""
     reference = pod(planned(SAMPLE))["volumes"]
     (source,) = [item["configMap"] for item in reference if item["name"] == "chat-template"]
     file = SAMPLES[SAMPLE].with_name("reference-pair.yaml")

@@ -1,6 +1,7 @@
-"""The endpoint as the container of a sample of backend PyTorch starts it, with the stand-in.
+"""The endpoint of a sample with backend PyTorch, with the stand-in for the LLM API.
 
-The model of the LLM API sends the whole text with each response, and reads other inputs.
+The container's command starts the endpoint. The LLM API's model sends the whole text so far with
+each response, and has other inputs than the BLS.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def client(plan: Plan, server: Server, volume: Volume) -> Iterator[openai.OpenAI
 
 @pytest.fixture(scope="module")
 def expected(server: Server) -> str:
-    """The text of Triton's own endpoint."""
+    """Return the answer of Triton's own endpoint."""
     url = f"http://127.0.0.1:{server.http_port}/v2/models/tensorrt_llm/generate"
     body = {"text_input": PROMPT, "sampling_param_max_tokens": LENGTH}
     request = urllib.request.Request(url, json.dumps(body).encode())

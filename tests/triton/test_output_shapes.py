@@ -32,12 +32,12 @@ class Row:
     """Outputs that share a shape.
 
     Attributes:
-        names: of the outputs.
-        shape: of the response to one prompt; `prompt` are its tokens, `new` those of the answer.
-        flags: inputs that ask for it.
-        source: section of the sheet of facts on Triton and TensorRT-LLM; empty if not upstream's.
-        since: first release that has it.
-        models: those that have it.
+        names: names of the outputs.
+        shape: for one prompt; `prompt` and `new` are the tokens of the prompt and of the answer.
+        flags: inputs that request the outputs.
+        source: section of the fact sheet on Triton and TensorRT-LLM; empty if not from upstream.
+        since: first release with the outputs.
+        models: models with the outputs.
     """
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Row:
     models: tuple[str, ...] = MODELS
 
 
-# Beside the text, a shape is the declared one of the section, after a batch dimension of one.
+# Except for the text, a shape is a batch dimension of one, then the section's declared shape.
 TABLE = (
     Row(("text_output",), (1,), source="13, Text shape"),
     Row(("batch_index", "sequence_index"), (1, 1)),
@@ -77,7 +77,7 @@ TABLE = (
         "1.6",
         "0.19.0",
     ),
-    # Of specdec, not of upstream: see ADR 0128.
+    # An output of specdec, not of upstream: see ADR 0128.
     Row(("acceptance_histogram",), (1, "bins"), ("return_perf_metrics",), "", "0.19.0", (BLS,)),
     Row(("num_input_tokens",), (1, 1), ("return_num_input_tokens",), "1.6", "1.2.0"),
     Row(("num_output_tokens",), (1, 1), ("return_num_output_tokens",), "1.6", "1.2.0"),
@@ -85,7 +85,7 @@ TABLE = (
 
 
 def rows(release: str, model: str) -> list[Row]:
-    """The table's rows of a model in a release."""
+    """Return the table's rows for a model in a release."""
 
     def key(version: str) -> list[int]:
         return [int(part) for part in version.split(".")]
@@ -94,7 +94,7 @@ def rows(release: str, model: str) -> list[Row]:
 
 
 def asking(model: str, release: str) -> dict[str, Any]:
-    """A request for every output."""
+    """Return a request for every output."""
     inputs = {tensor.name for tensor in contract.inputs(model, release)}
     flags = {flag for row in rows(release, model) for flag in row.flags} & inputs
     return {"text_input": PROMPT, "max_tokens": NEW, "end_id": -1, **dict.fromkeys(flags, True)}
@@ -107,7 +107,7 @@ def shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 def expected(
     server: Server, release: str, model: str, bins: int = 1
 ) -> dict[str, tuple[int, ...]]:
-    """The table's shapes with the numbers of this prompt, and of bins of the histogram."""
+    """Return the table's shapes for this prompt and this number of histogram bins."""
     (tokenized,) = ask(server.url, "preprocessing", QUERY=PROMPT, REQUEST_OUTPUT_LEN=1)
     sizes = {"prompt": int(tokenized["REQUEST_INPUT_LEN"].item()), "new": NEW, "bins": bins}
     return {
@@ -118,7 +118,7 @@ def expected(
 
 
 def post(server: Server, model: str, endpoint: str, **body: Any) -> dict[str, Any]:
-    """The answer of an HTTP endpoint of a model."""
+    """Return the answer of a model's HTTP endpoint."""
     url = f"http://127.0.0.1:{server.http_port}/v2/models/{model}/{endpoint}"
     content = json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, content), timeout=60) as reply:
@@ -132,7 +132,7 @@ both_models = pytest.mark.parametrize("model", MODELS)
 
 @pytest.fixture
 def running(request: pytest.FixtureRequest, release: str) -> Server:
-    """The server of the release."""
+    """Return the server of the release."""
     server: Server = request.getfixturevalue(SERVERS[release])
     return server
 
@@ -144,7 +144,7 @@ def test_table_has_every_declared_output(release: str, model: str) -> None:
     listed = {name: row for row in rows(release, model) for name in row.names}
     assert set(listed) == set(declared)
     for name, row in listed.items():
-        # The published text alone has no batch dimension.
+        # Only the published text has no batch dimension.
         assert len(row.shape) == len(declared[name]) + (name != "text_output"), name
 
 
@@ -175,7 +175,7 @@ def test_grpc_returns_the_published_shapes_of_a_speculated_answer(
 
 @both_models
 def test_http_returns_the_published_shapes(older_server: Server, model: str) -> None:
-    """Triton serves models that may stream over HTTP with its generate extension alone."""
+    """Over HTTP, Triton serves decoupled models only with its generate extension."""
     values = asking(model, "0.18.0")
     kinds = {str: "BYTES", bool: "BOOL", int: "INT32"}
     inputs = [
@@ -214,7 +214,7 @@ def test_texts_of_several_prompts_are_one_dimension(older_server: Server) -> Non
     assert all(text.startswith(prompt) for text, (prompt,) in zip(texts, prompts, strict=True))
 
 
-# As the published ensemble ends, with beams and rows that the Reference engine has not.
+# The last step of the published ensemble, for beams and rows that the Reference engine lacks.
 ENSEMBLE = """
 name: "beams"
 platform: "ensemble"
@@ -238,7 +238,7 @@ ensemble_scheduling {
 def beams_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """The postprocessing model, alone and as the step of an ensemble."""
+    """Yield a server of the postprocessing model, alone and as the only step of an ensemble."""
     repository = render(draft_target_plan).items()
     files = {path: text for path, text in repository if path.startswith("postprocessing/")}
     files |= {"beams/config.pbtxt": ENSEMBLE, "beams/1/.keep": ""}
@@ -266,7 +266,7 @@ def test_triton_passes_rows_times_beams_on(
     ]
     (returned,) = post(beams_server, model, "infer", inputs=inputs)["outputs"]
     assert returned["shape"] == [texts[0] * texts[1]]
-    # The declared shape has a batch dimension.
+    # The declared shape, unlike the returned one, has a batch dimension.
     with grpc.InferenceServerClient(beams_server.url) as client:
         (declared,) = client.get_model_metadata(model).outputs
     assert list(declared.shape) == [-1, -1]

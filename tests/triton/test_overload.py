@@ -1,4 +1,4 @@
-"""An engine whose queue is full: clients read that they may send the request again."""
+"""An engine whose queue is full: the error asks clients to send the request again later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STALL_SECONDS = 60.0
 
 
 def outcome(server: Server, number: int) -> tuple[str, str]:
-    """Status and sentence of a request, both empty when it was answered."""
+    """Send a request; return status and message of its error, both empty if it was answered."""
     values = {"text_input": f"def f{number}():\n", "max_tokens": 8}
     with grpc.InferenceServerClient(server.url) as client:
         try:
@@ -38,11 +38,11 @@ def test_a_full_queue_of_the_engine_is_unavailable(
         decoupled=False,
         max_batch_size=1,
         bls_max_in_flight=32,
-        # Every token takes so long that the others must wait or are refused.
+        # Steps are slow, so that other requests must wait or are refused.
         target=replace(draft_target_plan.target, step_latency_ms=50.0),
     )
     files = render(plan)
-    # Only the BLS is published with a bound: an engine refuses when much more than this waits.
+    # Only the queue of the BLS has a limit. An engine refuses only if far more requests wait.
     config = "tensorrt_llm/config.pbtxt"
     assert "max_queue_size: 0" in files[config]
     files[config] = files[config].replace("max_queue_size: 0", "max_queue_size: 1")

@@ -1,4 +1,4 @@
-"""The commands of the guides that call servers: as printed, but for addresses and durations."""
+"""The guides' commands that call servers run as printed, except for addresses and durations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.triton_server import Server
 PROMPTS = ("def read_lines(path):\n", "class Queue:\n")
 CHAT_TEMPLATE = "{% for m in messages %}# {{ m.content }}\n{% endfor %}"
 COMMANDS = [command[1:] for _, command in all_run_by(OF_CLIENTS)]
-# Appended: a measurement with the documented sizes takes minutes.
+# Options that the test appends, as measurements with the documented sizes take minutes.
 SHORTER = {
     "bench": ["--requests", "2", "--output-tokens", "8", "--warmup", "0"],
     "verify": ["--limit", "4", "--max-tokens", "8"],
@@ -51,7 +51,7 @@ def encrypted(
 def openai_urls(
     server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
-    """Two endpoints of one server."""
+    """Yield the URLs of two endpoints of one server."""
     template = tmp_path_factory.mktemp("template") / "chat_template.jinja"
     template.write_text(CHAT_TEMPLATE, "utf-8")
     options = ["--chat-template", str(template)]
@@ -66,7 +66,7 @@ def openai_urls(
 def addresses(
     server: Server, older_server: Server, encrypted: Server, openai_urls: tuple[str, str]
 ) -> dict[str, str]:
-    """A server of ours for each address of the guides; the older release serves as the draft."""
+    """Return a test server for each address in the guides; the older release is the draft."""
     return {
         "localhost:8000": f"127.0.0.1:{server.http_port}",
         "localhost:8001": server.url,
@@ -84,7 +84,7 @@ def addresses(
 
 @pytest.fixture
 def files(made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the files that the commands read."""
+    """Return a working directory with the files that the commands read."""
     lines = (json.dumps({"prompt": prompt, "max_tokens": 8}) for prompt in PROMPTS)
     (tmp_path / "prompts.jsonl").write_text("\n".join(lines), "utf-8")
     (tmp_path / "in.csv").write_text("5,17,9\n", "ascii")
@@ -95,7 +95,7 @@ def files(made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def invoked(command: list[str]) -> str:
-    """The standard output of a command, which must succeed."""
+    """Run a command, which must succeed, and return its standard output."""
     result = CliRunner().invoke(app, command, input=PROMPTS[0])
     assert result.exit_code == 0, (command, result.output)
     assert result.stdout.strip(), command
@@ -103,7 +103,7 @@ def invoked(command: list[str]) -> str:
 
 
 def addressed(command: list[str], addresses: dict[str, str]) -> list[str]:
-    """The command with addresses of ours, also in place of the default address."""
+    """Return the command with addresses of test servers, also for the default address."""
     tls = "--tls " if "--tls" in command else ""
     replaced = [addresses.get(f"{tls}{word}", addresses.get(word, word)) for word in command]
     if replaced != command and not {"--url", "--target"}.isdisjoint(command):

@@ -1,6 +1,6 @@
-"""Every query of the dashboard has a value for metrics pages of real servers.
+"""Every query of the dashboard has a value on metrics pages of real servers.
 
-Prometheus' own engine evaluates the queries over two pages of each, with requests in between.
+Prometheus' own engine evaluates the queries on two pages of each server, with requests in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from chart.monitoring import expressions, panels
-from chart.test_monitoring import asked
+from chart.test_monitoring import promtool_output
 from cluster import binaries
 from cluster.processes import until
 from cluster.progress import report
@@ -46,7 +46,7 @@ def endpoint(server: Server) -> Iterator[OpenAIEndpoint]:
 
 
 def series(page: str, added: dict[str, str]) -> Series:
-    """The samples of a page, with the labels that a PodMonitor adds."""
+    """Return the samples of a page, with the labels that a PodMonitor adds."""
     # The parser appends `_total` to the names of Triton's counters.
     return {
         (
@@ -60,7 +60,7 @@ def series(page: str, added: dict[str, str]) -> Series:
 
 
 def use(server: Server, endpoint: OpenAIEndpoint) -> None:
-    """Requests of every kind: with drafts, without, refused, and to the OpenAI endpoint."""
+    """Send requests of every kind: with drafts, without, refused, and to the OpenAI endpoint."""
     body = {"text_input": "def f(", "max_tokens": 8, "stream": False}
     ask(server.url, "tensorrt_llm_bls", **body)
     ask(server.url, "ensemble", **body)
@@ -84,7 +84,7 @@ def pages(server: Server, endpoint: OpenAIEndpoint) -> Series:
 
 
 def counted(server: Server, endpoint: OpenAIEndpoint, first: Series) -> Series:
-    """Later pages. Triton counts an answer some moments after its client has it."""
+    """Return later pages, once Triton has counted the answers, which it does with a delay."""
     last: Series = {}
 
     def clients(page: Series, name: str) -> float:
@@ -128,7 +128,7 @@ def test_every_panel_has_a_value(server: Server, endpoint: OpenAIEndpoint, tmp_p
     ]
     titles = {panel["title"] for panel in panels()}
     assert titles >= EMPTY.keys()
-    # A comparison with a number excludes NaN, as of a quantile without samples.
+    # A comparison with a number excludes NaN, the value of a quantile without samples.
     queries = [
         {
             "expr": f"count(({text}) > -Inf) > bool 0",
@@ -143,4 +143,4 @@ def test_every_panel_has_a_value(server: Server, endpoint: OpenAIEndpoint, tmp_p
     tests = tmp_path / "tests.yaml"
     case = {"interval": "1m", "input_series": given, "promql_expr_test": queries}
     tests.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
-    asked(binaries.path("promtool"), "test", "rules", tests)
+    promtool_output(binaries.path("promtool"), "test", "rules", tests)

@@ -1,4 +1,4 @@
-"""Draft lengths that the server chooses, and a draft that gives up: the answers never change."""
+"""Adaptive draft lengths and a draft that fails never change the answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.when_changed("servers")
 BLS = "tensorrt_llm_bls"
 MOST = 6
 CLIENTS = 8
-# The draft's sequence ends in the middle of every answer.
+# The draft's sequence limit, which answers exceed before they end.
 SHORT = 40
 
 
@@ -29,7 +29,7 @@ SHORT = 40
 def failing_draft_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """Adaptive lengths, and a draft that refuses sequences of more than `SHORT` tokens."""
+    """Yield a server with adaptive lengths; its draft refuses more than `SHORT` tokens."""
     folder = tmp_path_factory.mktemp("restless")
     draft = build(folder, "draft", "draft", mode="none", max_seq_len=SHORT)
     plan = replace(
@@ -45,7 +45,7 @@ def failing_draft_server(
 def adaptive_server(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """Adaptive lengths of at least one token."""
+    """Yield a server with adaptive draft lengths of at least one token."""
     plan = replace(draft_target_plan, adaptive=DraftLengths(1, MOST))
     folder = tmp_path_factory.mktemp("adaptive")
     with Server(executable, render(plan), folder) as running:
@@ -63,7 +63,7 @@ def answers(server: Server, prompts: list[str], model: str, **values: Any) -> li
 
 @pytest.fixture(scope="module")
 def plain(adaptive_server: Server, prompts: list[str]) -> list[str]:
-    """The answers of the target alone, which both servers have."""
+    """Return the answers of the target alone, the same model on both servers."""
     return answers(adaptive_server, prompts, "ensemble")
 
 
@@ -86,7 +86,7 @@ def test_a_draft_length_of_the_request_is_kept(
     drafted, rounds = (
         adaptive_server.metric(name) - first for name, first in zip(names, before, strict=True)
     )
-    # Every round offers one token, but a round that has room for one token alone.
+    # Every round drafts one token, except a last round with room for only one token.
     assert rounds - 4 <= drafted <= rounds
 
 
@@ -101,7 +101,7 @@ def test_the_target_finishes_alone_where_the_draft_fails(
         for line in failing_draft_server.log().splitlines()
         if "without the draft model" in line
     ]
-    # The counter has the number; the log reports it once.
+    # The counter has the number of fallbacks; the log reports only the first.
     assert len(warnings) == 1
 
 

@@ -1,4 +1,4 @@
-"""The published clients read what the models return, on servers of every release."""
+"""The published clients can read the outputs of the models, on servers of every release."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ both_models = pytest.mark.parametrize("model", ["ensemble", BLS])
 
 @pytest.fixture(params=["older_server", "server", "newer_server"])
 def release(request: pytest.FixtureRequest) -> Server:
-    """A server of each release: 0.18.0 without streaming, 0.19.0 and 1.2.1 with it."""
+    """Return a server of each release: 0.18.0 without streaming, 0.19.0 and 1.2.1 with it."""
     server: Server = request.getfixturevalue(request.param)
     return server
 
 
 @pytest.fixture(params=["server", "newer_server"])
 def streaming_release(request: pytest.FixtureRequest) -> Server:
-    """A server of each release that streams."""
+    """Return a server of each release that streams."""
     server: Server = request.getfixturevalue(request.param)
     return server
 

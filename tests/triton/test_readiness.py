@@ -1,8 +1,8 @@
-"""A pod is ready when both engines give tokens, and not because its server reports itself ready.
+"""A pod is ready only when both engines give tokens: a server that reports ready is not enough.
 
-The engines of these servers run behind simulated ranks. With pre-spawned ranks of an orchestrator,
-Triton is ready before the engines are loaded and stays ready when a rank dies. Leaders, and
-orchestrators that spawn their ranks, are ready after the load.
+The engines of these servers run behind simulated ranks. If an orchestrator pre-spawned the ranks,
+Triton reports ready before the engines are loaded, and still reports ready after a rank has died.
+With leaders, or an orchestrator that spawns its ranks, it reports ready only after the load.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.when_changed("servers")
 def prespawned(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> Iterator[Pod]:
-    """A server whose ranks load."""
+    """Yield a pod with pre-spawned ranks that still load."""
     plan = simulated(draft_target_plan, ready_early=True)
     with Server(executable, render(plan), tmp_path) as server:
         yield pod(server, tmp_path)
@@ -75,7 +75,7 @@ def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
     os.kill(prespawned.rank(failed), signal.SIGKILL)
     prespawned.load(*(engine for engine in ENGINES if engine != failed))
     reason = f"{failed} gave no token within"
-    # The other engine has loaded a moment after the signal, and until then a probe may name it.
+    # The other engine is loaded only a moment after the signal; until then a probe may name it.
     until(
         lambda: reason in prespawned.probe("startup"),
         SECONDS,
@@ -85,8 +85,8 @@ def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
     assert prespawned.reports_itself_ready()
 
 
-def is_left_unready(made: Pod, failed: str) -> None:
-    """Whether a pod whose probes succeed is out, and stays out, from the death of a rank on."""
+def assert_pod_is_left_unready(made: Pod, failed: str) -> None:
+    """Check that a ready pod loses readiness when a rank dies, and does not regain it."""
     assert made.probe("startup") == made.probe("readiness") == made.probe("liveness") == ""
     os.kill(made.rank(failed), signal.SIGKILL)
     made.age()
@@ -101,13 +101,13 @@ def test_pod_is_not_ready_after_a_rank_of_an_orchestrator_has_died(
     prespawned: Pod, failed: str
 ) -> None:
     prespawned.load(*ENGINES)
-    is_left_unready(prespawned, failed)
+    assert_pod_is_left_unready(prespawned, failed)
 
 
 def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Leaders, and orchestrators that spawn their ranks."""
+    """This covers leaders, and orchestrators that spawn their ranks."""
     plan = simulated(draft_target_plan, ready_early=False)
     server = Server(executable, render(plan), tmp_path)
     (tmp_path / "server.log").touch()
@@ -120,13 +120,13 @@ def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
             assert not made.reports_itself_ready()
             made.load(engine)
         ready.result(SECONDS)
-        is_left_unready(made, TARGET)
+        assert_pod_is_left_unready(made, TARGET)
 
 
 def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """Every slot is taken by a long answer, so a probe's request would wait behind the others."""
+    """Long answers occupy every slot, so a probe's request would wait behind other requests."""
     slow = replace(draft_target_plan.target, step_latency_ms=100.0)
     with (
         Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
@@ -154,7 +154,7 @@ def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
 
 
 def requests(server: Server) -> int:
-    """Requests in the target's engine."""
+    """Return the number of requests in the target's engine."""
     lines = server.get_metrics().splitlines()
     prefix = f'specdec_engine_requests{{model="{TARGET}",'
     (line,) = (line for line in lines if line.startswith(prefix))
@@ -164,14 +164,14 @@ def requests(server: Server) -> int:
 def test_step_longer_than_the_probe_waits_takes_no_pod_out(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """The engine has work, and its next sign of life is a minute away."""
+    """The engine has work, but shows no progress for a minute."""
     slow = replace(draft_target_plan.target, step_latency_ms=60_000.0)
     with (
         Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
         ThreadPoolExecutor(1) as pool,
     ):
         made = pod(server, tmp_path, patience_seconds=600.0)
-        # The answer of the first attempt comes a minute later: its step is the proof.
+        # The first attempt's answer comes a minute later: its step proves that the engine works.
         until(lambda: made.probe("startup") == "", SECONDS, lambda: "the pod does not start")
         before = requests(server)
         made.age()
@@ -185,7 +185,7 @@ def test_step_longer_than_the_probe_waits_takes_no_pod_out(
 def test_probes_reach_a_server_whose_http_is_closed(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    """By a key of the container, which no client has."""
+    """The probes send a key of the container, which no client has."""
     manifest = tmp_path / "manifest.json"
     manifest.write_text('{"folders": []}', "utf-8")
     within = local(start.checked([], str(manifest), 1))
@@ -238,7 +238,7 @@ def listens(port: int) -> bool:
 
 
 def served(server: Server) -> list[str]:
-    """Metrics of the models that clients call, by which status, top and autoscalers judge."""
+    """Return the metrics of the models that clients call; status, top and autoscalers use them."""
     names = ("specdec_", "nv_inference_request", "nv_inference_pending_request_count")
     others = ("specdec_engine_", f'model="{TARGET}"', f'model="{DRAFT}"')
     return [

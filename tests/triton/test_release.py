@@ -1,4 +1,4 @@
-"""The layout of 1.2.1 on a real server: it loads, and its own spellings are honoured."""
+"""The layout of 1.2.1 on a real server: the models load and take this release's input names."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_bls_and_ensemble_give_the_same_answer(newer_server: Server, stream: boo
 @both_ways
 @both_models
 def test_min_tokens_is_honoured(newer_server: Server, model: str, stream: bool) -> None:
-    # `#` comes early and often in this text: without a minimum the answer ends at its first one.
+    # The text has many `#`: without a minimum length, the answer ends early, at the first `#`.
     values: dict[str, Any] = {"end_id": HASH, "stream": stream, **COUNTS}
     early = generate(newer_server, model, **values)
     late = generate(newer_server, model, min_tokens=24, **values)

@@ -24,15 +24,15 @@ from triton.service import Service
 pytestmark = pytest.mark.when_changed("servers")
 
 CLIENTS = 6
-# gRPC leads all clients of one address in a process over one connection, which never ends by
-# itself while they ask: only its age does that.
+# In a process, all gRPC clients of an address share one connection. While they send requests, the
+# connection ends only at its maximum age.
 AGE_SECONDS = 2
 MIX = {"stream": 3, "unary": 2, "long": 1}
 
 
 @contextmanager
 def load(service: Service, baseline: Baseline) -> Iterator[list[Tally]]:
-    """Clients that ask all the time; each adds up for itself."""
+    """Run clients that send requests all the time, and yield the tally of each client."""
     clients = [Client(service, baseline, MIX, number) for number in range(CLIENTS)]
     over = threading.Event()
 
@@ -51,13 +51,13 @@ def load(service: Service, baseline: Baseline) -> Iterator[list[Tally]]:
 
 
 def answered(tallies: list[Tally], more: int) -> None:
-    """Wait until so many further requests were begun."""
+    """Wait until the clients have begun this many more requests."""
 
-    def asked() -> int:
+    def requests() -> int:
         return sum(tally.did.total() for tally in tallies)
 
-    goal = asked() + more
-    until(lambda: asked() >= goal, 120, lambda: "clients get no answers")
+    goal = requests() + more
+    until(lambda: requests() >= goal, 120, lambda: "clients get no answers")
 
 
 def test_a_rolling_restart_loses_no_request(
@@ -79,7 +79,7 @@ def test_a_rolling_restart_loses_no_request(
         with load(service, baseline) as tallies:
             answered(tallies, 3 * CLIENTS)
             before = service.connections
-            # As a Deployment with maxSurge 1: the new pod is ready, then the old one must stop.
+            # As with a Deployment and maxSurge 1: the old pod must stop once the new pod is ready.
             service.endpoint = new.grpc_port
             hook = launch.pre_stop(
                 PLAIN,

@@ -1,8 +1,8 @@
-"""The samples' repositories as they are rendered, on a CPU server: only the engines are others.
+"""The samples' unmodified repositories on a CPU server: only the engines differ.
 
-Each engine directory that a repository names holds a Reference engine of the shipped pair, at the
-very path it names: the server sees the volume at /models, as in the pod. So what is loaded is byte
-for byte what `specdec render` writes for a GPU.
+Each engine directory that a repository names holds a Reference engine of the shipped pair. The
+server sees the volume at /models, as in the pod, so all paths stay the same. It loads, byte for
+byte, what `specdec render` writes for a GPU.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def speculation(sample: str) -> Any:
     return spec(sample)["speculation"]
 
 
-# The LLM API's are in test_llm_api.py.
+# test_llm_api.py covers the samples of the LLM API.
 ENGINES = [sample for sample in SAMPLES if spec(sample)["runtime"]["backend"] != "PyTorch"]
 
 
@@ -57,7 +57,7 @@ ONE_SERVER = [sample for sample in of("DraftTarget", "Lookahead") if sample not 
 
 @dataclass(frozen=True)
 class Volume:
-    """The volume of all samples: every engine and checkpoint they name, in a folder."""
+    """A folder as the volume of all samples, with every engine and checkpoint that they name."""
 
     folder: Path
     root: Path
@@ -65,12 +65,12 @@ class Volume:
 
     @property
     def within(self) -> tuple[str, ...]:
-        """What a server is started in to see it at /models."""
+        """Return the start of a command whose program sees the volume at /models."""
         here = (sys.executable, inside.__file__, str(self.root), str(self.folder))
         return (*NAMESPACE, *here)
 
     def fill(self, plan: Plan) -> None:
-        """Put a Reference engine wherever the plan has an engine, and the pair's tokenizer."""
+        """Put Reference engines at the plan's engine paths, and the pair at its checkpoints."""
         for entry, build_plan in plan.engines():
             engine = _engine(self.built, entry["role"], build_plan)
             _link(self.folder / "engines" / entry["key"], engine)
@@ -95,7 +95,7 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Volume:
 
 
 def _engine(built: Path, role: str, build_plan: Mapping[str, Any]) -> Path:
-    """A Reference engine for the mode of a build plan; one serves all plans of its mode."""
+    """Return a Reference engine for a build plan; plans with equal role and mode share it."""
     mode, shape = build_plan["speculativeDecodingMode"], build_plan["lookahead"] or {}
     names = ("windowSize", "ngramSize", "verificationSetSize")
     window, ngram, verification = (shape.get(name, 1) for name in names)

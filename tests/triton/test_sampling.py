@@ -1,4 +1,4 @@
-"""The sampling campaign, short: sampled answers of the server follow the target's distribution."""
+"""A short sampling campaign: the server's sampled answers follow the target's distribution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_answers_with_lookups_are_samples_of_the_target(drafts: str) -> None:
         for case in cases:
             drawn = sampling.count(case, server, DRAWS)
             assert sampling.p_value(case, drawn) > sampling.P_VALUE, case.name
-            # Drafts that are never accepted prove nothing.
+            # Without accepted tokens from lookups, the comparison would not test them.
             before, looked_up = looked_up, exchange.counts(server)["looked_up"]
             assert looked_up > before, case.name
 
@@ -41,13 +41,13 @@ def test_answers_are_samples_of_the_target(table_server: Server, case: Case) -> 
     counts = sampling.count(case, table_server, DRAWS)
     assert sampling.p_value(case, counts) > sampling.P_VALUE
     if case is CASES[0]:
-        # Another distribution would be noticed.
+        # The test would detect another distribution.
         assert sampling.p_value(CASES[2], counts) < 1e-6
 
 
 @pytest.mark.parametrize("case", [CASES[1], CASES[4]], ids=lambda case: case.name)
 def test_one_seed_for_all_rounds_would_be_noticed(table_server: Server, case: Case) -> None:
-    # Few of them: random numbers that repeat make long answers.
+    # Only a few answers, since repeated random numbers make long answers.
     answers = sampling.answers(case, table_server, list(range(8)), ignores_seed=True)
     assert sampling.p_value(case, sampling.counts_of(case, answers)) < 1e-6
 

@@ -1,6 +1,6 @@
-"""Answers that end with the sequence: up to the users' limit, every way gives the same tokens.
+"""Answers up to the sequence limit: every decoding path gives the same tokens up to the end.
 
-The engines cut answers as the executor does: they keep a step's draft tokens free behind them.
+The engines limit answers as the executor does: they keep room for the draft tokens of a step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ B = TypeVar("B")
 
 BLS, ENSEMBLE = "tensorrt_llm_bls", "ensemble"
 LIMIT = LIMITS["maxSeqLen"]
-# More than any answer has room for, and no end of the text.
+# More tokens than any answer has room for, and no end token.
 ASKED: dict[str, Any] = {"max_tokens": 100, "end_id": -1, "exclude_input_in_output": True}
 CLIENTS = 8
 
@@ -42,7 +42,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture(scope="module")
 def long_prompts(tokenizer: Any, prompts: list[str]) -> dict[int, str]:
-    """Prompts by their number of tokens, which leaves at most twice the draft tokens and one."""
+    """Return prompts by size in tokens; at most 2 * MAX_DRAFT_TOKENS + 1 tokens fit after them."""
     whole = "\n".join(prompts * 4)
     by_size: dict[int, str] = {}
     for end in range(len(whole)):
@@ -57,13 +57,13 @@ def long_prompts(tokenizer: Any, prompts: list[str]) -> dict[int, str]:
 
 @pytest.fixture(scope="module")
 def served_prompts(long_prompts: dict[int, str]) -> dict[int, str]:
-    """Those that leave a token."""
+    """Return the prompts that leave room for at least one token."""
     return {size: prompt for size, prompt in long_prompts.items() if size < LIMIT}
 
 
 @pytest.fixture(scope="module")
 def plain(server: Server, tokenizer: Any, served_prompts: dict[int, str]) -> dict[int, list[int]]:
-    """Tokens of the target alone by the prompt's size, one call of the engine for each."""
+    """Return the tokens of the target alone by prompt size, from one engine call for each."""
 
     def alone(size: int) -> list[int]:
         ids = tokenizer.encode(served_prompts[size]).ids
@@ -152,7 +152,7 @@ def test_the_clients_loop_reaches_the_same_token(
 def test_a_prompt_that_leaves_no_token_is_refused(
     server: Server, long_prompts: dict[int, str], model: str
 ) -> None:
-    """The engine has room for its drafts there, and no answer."""
+    """At this length, the engine has room for draft tokens, but not for an answer."""
     sentence = f"text_input has {LIMIT} tokens, more than the limit of {LIMIT - 1} for a prompt"
     with pytest.raises(RefusedError, match=sentence):
         answer(server, long_prompts[LIMIT], model)
@@ -165,13 +165,13 @@ def test_without_room_for_drafts_answers_would_differ(
     served_prompts: dict[int, str],
     tmp_path: Path,
 ) -> None:
-    """What the operator prevents; engines that cut nothing would prove nothing above."""
+    """The operator prevents this case, which shows that the engines here do limit answers."""
     built_for = LIMIT + 2 * MAX_DRAFT_TOKENS
     plan = replace(draft_target_plan, max_seq_len=built_for)
     with Server(executable, render(plan), tmp_path) as server:
 
         def lengths(prompt: str) -> set[int]:
-            """Of the answers with several draft lengths, -1 where there is none."""
+            """Return the lengths of the answers for several draft lengths; -1 is a refusal."""
             results = set()
             for length in (0, 1, MAX_DRAFT_TOKENS):
                 try:

@@ -1,4 +1,4 @@
-"""What a client meets on a served repository: every model, both ways of answering."""
+"""A served repository: every model loads, and whole answers continue the prompt."""
 
 from __future__ import annotations
 

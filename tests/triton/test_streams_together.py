@@ -1,4 +1,4 @@
-"""Plain and speculative streams at once: the mixture that locked up the server (ADR 0070)."""
+"""Plain and speculative streams together: this mix once locked up the server (ADR 0070)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUESTS = 10
 
 @pytest.fixture(scope="module")
 def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Engines that compute next to nothing: most of the time goes into messages."""
+    """Yield a server whose engines compute almost nothing: messages take most of the time."""
     folder: Path = tmp_path_factory.mktemp("cycle")
     pair = cycle.build(folder, 0.8, 64, 2 * load.LENGTH)
     with load.serving(load.repository(pair, streaming=True, target_ms=1, draft_ms=0.5)) as server:

@@ -1,7 +1,7 @@
-"""Several processes of preprocessing, and a queue delay of engines: answers stay the same.
+"""Several preprocessing processes, and a queue delay of the engines, do not change answers.
 
-Several processes of postprocessing would mix up the pieces of an answer that is streamed, so the
-API takes them only without streaming.
+Several postprocessing processes would mix up the parts of a streamed answer, so the API allows
+them only without streaming.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROMPTS = [f"def read_{number}(path):" for number in range(16)]
 
 
 def texts(server: Server, *, stream: bool = True) -> list[str]:
-    """The answers of clients that ask at once, through the ensemble, in the prompts' order."""
+    """Return the ensemble's answers to concurrent clients, in the order of the prompts."""
 
     def ask(prompt: str) -> str:
         with Client(server.url, timeout=60) as client:

@@ -1,4 +1,4 @@
-"""A real server whose gRPC endpoint has TLS: who gets answers, and what is left in the clear."""
+"""A real server with TLS on gRPC: which clients get answers, and what remains unencrypted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def encrypted(
     made: Certificates,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """The pair with TLS, open to every client."""
+    """Yield a server of the pair with TLS, open to every client."""
     tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
     with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
         yield running
@@ -52,7 +52,7 @@ def encrypted(
 
 @pytest.fixture
 def empty(tmp_path: Path) -> dict[str, str]:
-    """A repository without models: a client that gets through reads it in the error."""
+    """Return an empty repository: a client that gets through gets an error about its model."""
     (tmp_path / "repository").mkdir()
     return {}
 
@@ -77,7 +77,7 @@ def verified(server: Server, tls: dict[str, str] | None, path: str = "Bls") -> d
 
 
 def own(authority: str, pair: Pair) -> dict[str, str]:
-    """The part of a Job's plan for servers that require a client's certificate."""
+    """Return the TLS part of a Job's plan for servers that require client certificates."""
     files = {"certificate": pair.certificate, "key": pair.key}
     return {"authority": authority, "clientSecret": "verifier", **files}
 
@@ -169,7 +169,7 @@ def test_a_job_that_trusts_another_authority_reports_it(encrypted: Server, tmp_p
 
 
 def served(server: Server) -> str:
-    """The certificate that a server shows, as PEM."""
+    """Return the certificate that a server presents, as PEM."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -188,7 +188,7 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A process beside the server reports it, and the operator replaces the pod."""
+    """A process beside the server reports the renewal, and the operator replaces the pod."""
     (tmp_path / "certificates").mkdir()
     renewed = certificates.make(tmp_path / "certificates").server
     own = Pair(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))

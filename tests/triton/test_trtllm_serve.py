@@ -1,7 +1,7 @@
 """A pod with `trtllm-serve`: its probes, closed paths, answers, counters and drain.
 
-The server is a simulation. Its command line, its options, the proxy and the probes are those that
-the operator generates of the sample.
+The server is a simulation. The operator generates its command line and options, the proxy and the
+probes from the sample.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_no_client_reaches_the_open_posts(folder: Path, path: str) -> None:
             assert pod.status(asked, "POST") in (404, 405), asked
         assert pod.status(path, "POST", f"http://{pod.metrics}") in (404, 405)
         assert not (pod.signals / f"called-{name}").exists()
-        # The path itself is open in the pod.
+        # Within the pod, the server itself answers the path.
         assert pod.status(path, "POST", pod.direct) == 200
         assert (pod.signals / f"called-{name}").exists()
 
@@ -245,7 +245,7 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(folder: Path) -
         next(stream)
         pod.signalled("held")
         hook = pod.stop()
-        # The proxy's own hook has waited; the kubelet ends it now.
+        # This is the moment when the proxy's own hook has ended: the kubelet stops the proxy.
         pod.terminate("proxy")
         until(lambda: pod.status("/v1/models") == 0, SECONDS, lambda: "the proxy still accepts")
         assert hook.poll() is None
@@ -284,5 +284,5 @@ def test_command_and_benchmark_job_compare_two_services(folder: Path) -> None:
 
 
 def service(pod: Pod) -> dict[str, str]:
-    """How the plan of a benchmark names a service with an OpenAI endpoint."""
+    """Return how a benchmark plan names a service with an OpenAI endpoint."""
     return {"server": pod.url.removeprefix("http://"), "path": "/v1", "model": ""}

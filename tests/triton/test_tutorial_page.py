@@ -1,4 +1,4 @@
-"""The answer that the tutorial shows is that of a server with the shipped pair."""
+"""The tutorial shows the answer that a server with the shipped pair gives."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ def test_both_requests_give_the_text_of_the_page(server: Server) -> None:
 
 
 def ask(server: Server, command: str) -> tuple[str, str]:
-    """The printed text and the line of counts of a command, sent to the test's server."""
+    """Send a command to the test's server; return the printed text and the line of counts."""
     arguments = shlex.split(command)[1:]
     arguments[arguments.index(URL)] = f"localhost:{server.grpc_port}"
     result = CliRunner().invoke(app, arguments)
@@ -34,5 +34,5 @@ def ask(server: Server, command: str) -> tuple[str, str]:
 
 
 def shape(line: str) -> str:
-    """A line without its numbers, which differ between runs."""
+    """Return a line without its numbers, which differ between runs."""
     return re.sub(r"\d+(\.\d+)?", "N", line)

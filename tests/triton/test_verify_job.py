@@ -83,7 +83,7 @@ def test_an_engine_that_answers_at_once_shows_no_steps(older_server: Server) -> 
 
 
 def test_an_engine_without_drafts_is_inactive(server: Server) -> None:
-    """The target's engine alone, asked without draft tokens, gives one token a step."""
+    """Without draft tokens, the target's engine gives one token per step."""
     result = run(server, "Engine")
     assert result["active"] is False
     assert result["tokensPerRound"] == "1.00"

@@ -33,7 +33,7 @@ Besides types, ranges and unknown values, the API server rejects a resource with
 
 
 def render(crd: Schema) -> str:
-    """The whole reference as Markdown."""
+    """Return the whole reference as Markdown."""
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     spec, status = (schema["properties"][part] for part in ("spec", "status"))
     lines = [HEAD]
@@ -51,13 +51,13 @@ def render(crd: Schema) -> str:
 
 
 def table(part: Schema) -> list[str]:
-    """One row for each field below a part, by its path from there."""
+    """Return a table with a row for each field of a part; a row has the path within the part."""
     head = ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
     return head + [f"| {' | '.join(row)} |" for row in rows(part, "")]
 
 
 def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
-    """Field, type, default and meaning of everything below a schema."""
+    """Yield field, type, default and meaning of every field of a schema, at any depth."""
     for name, child in part.get("properties", {}).items():
         here = f"{path}{name}"
         shown = f"**`{here}`**" if name in part.get("required", []) else f"`{here}`"
@@ -68,13 +68,13 @@ def rows(part: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
             continue
         yield shown, _type(child), _default(child), child["description"]
         for inner, below in ((child, f"{here}."), (child.get("items", {}), f"{here}[].")):
-            # What is shaped as in a pod is explained by Kubernetes.
+            # Fields with the schema of a pod's field are documented by Kubernetes.
             if not inner.get("x-kubernetes-preserve-unknown-fields"):
                 yield from rows(inner, below)
 
 
 def _written_elsewhere(name: str, child: Schema) -> str | None:
-    """The field with an equal table, which is not repeated: for a draft or a further source."""
+    """Return the field whose table describes a draft or a source too; None for other fields."""
     if name == "draft" and "source" in child.get("properties", {}):
         return "spec.target"
     if name != "source" and "huggingFace" in child.get("properties", {}):
@@ -83,7 +83,7 @@ def _written_elsewhere(name: str, child: Schema) -> str | None:
 
 
 def messages(part: Schema, name: str = "") -> Iterator[str]:
-    """The messages of the rules of a schema and all below it, with a field where they lack it."""
+    """Yield the messages of all rules of a schema; "must be ..." gets the name of its field."""
     for rule in part.get("x-kubernetes-validations", []):
         text = rule["message"]
         yield f"{name} {text}" if text.startswith("must be") else text

@@ -1,4 +1,4 @@
-"""One trusted authority for all tests, and a browser for tests of pages."""
+"""Fixtures: a single trusted authority for all tests, and a browser for tests of pages."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 @pytest.fixture(scope="session")
 def browser() -> str:
-    """The browser's program; tests are skipped where there is none."""
+    """Return the path of a browser; skip the test if this machine has none."""
     executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if executable is None:
         pytest.skip(f"no browser: put one of {', '.join(BROWSERS)} on PATH")
@@ -20,7 +20,7 @@ def browser() -> str:
 
 @pytest.fixture(scope="session")
 def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a single public certificate authority."""
+    """Return a file with a single public certificate authority."""
     end = "-----END CERTIFICATE-----\n"
     path = tmp_path_factory.mktemp("authorities") / "authority.pem"
     path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
@@ -29,5 +29,5 @@ def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _trust_a_single_authority(single_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trust one authority: each client would take tens of milliseconds to load all of them."""
+    """Trust a single authority: loading all of them takes each client tens of milliseconds."""
     monkeypatch.setenv("SSL_CERT_FILE", str(single_authority))

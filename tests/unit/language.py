@@ -1,7 +1,7 @@
-"""The terms that pages, descriptions and sources do not use, and where they are used anyway.
+"""The terms that pages, descriptions and sources must not use, and the allowed exceptions.
 
-`CLEAN` names the files that a test holds to `TERMS`; add a glob when its files are clean. A word
-that is right in its place is an exception: one file, one term, one reason.
+A test checks the files of `CLEAN` against `TERMS`; add a glob when its files are clean. An
+exception allows a term in a file, and has a reason.
 
 `python tests/unit/language.py operator/specdec/controller` lists the terms in a folder or file.
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def bordered(pattern: str) -> re.Pattern[str]:
-    """The pattern between the borders of words."""
+    """Return a regular expression that matches the pattern only as a whole word."""
     return re.compile(rf"(?<![A-Za-z])(?:{pattern})(?![a-z])", re.IGNORECASE)
 
 
@@ -29,8 +29,8 @@ class Term:
     """A word that is not allowed, and what to write instead.
 
     Attributes:
-        pattern: of the whole word; `_`, digits and a change of case end a word.
-        source_only: it is wrong only as an identifier, such as `one`.
+        pattern: regular expression of the word; `_`, digits and a change of case end a word.
+        source_only: the term is refused only as an identifier, such as `one`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Term:
 
     @property
     def regex(self) -> re.Pattern[str]:
-        """The pattern between the borders of words."""
+        """Return a regular expression that matches the pattern only as a whole word."""
         return bordered(self.pattern)
 
 
@@ -61,7 +61,7 @@ TERMS = (
     Term("nobody", r"nobody|no.one(?= answer)", "connection failed; or name the subject"),
     Term(
         "is none",
-        # `is None` is Python.
+        # `is None` is Python code.
         r"(?<!there.)(?:is|are) (?-i:none)|(?:has|have) not (?:the|an?|its)",
         "invalid; lacks",
     ),
@@ -81,15 +81,15 @@ TERMS = (
     Term("again_after", r"again_after|retry_after", "requeue_after"),
     Term(
         "one",
-        # `|one|` is a closure of Rust.
+        # `|one|` is a closure in Rust.
         r"for (?:one|some) in|lambda (?:one|some)|\|&*(?:one|some)[|,]",
         "the thing's name",
         source_only=True,
     ),
 )
-# All terms in one search, because nearly every file has none.
+# A single search for all terms, because nearly every file has none.
 ANY = bordered("|".join(term.pattern for term in TERMS))
-# Globs of what is clean, and whether it is source code: then identifiers count too.
+# Globs of clean files, and whether they are source code, in which identifiers count too.
 CLEAN = (
     ("README.md", False),
     ("CONTRIBUTING.md", False),
@@ -119,7 +119,7 @@ CLEAN = (
 )
 # These files list the terms.
 LISTS = ("tests/unit/language.py", "tests/unit/test_language.py")
-# (file, term): the reason why the word is right there.
+# (file, term): the reason why the file may use the term.
 _KUBERNETES = "a message of Kubernetes"
 _BIAS = "the message on `embedding_bias_words`, which the BLS and the text models share"
 EXCEPTIONS: dict[tuple[str, str], str] = {
@@ -135,7 +135,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("operator/specdec/payload/models/shared/specdec_text.py", "words"): _BIAS,
     ("operator/specdec/backends/methods/draft_target.py", "ahead"): "the field `draftAhead`",
     ("operator/specdec/triton/parameters.py", "ahead"): "the parameter `draft_ahead` of the BLS",
-    ("tests/campaigns/sampling.py", "stretch"): "a case's name, part of a figure's",
     ("tests/triton/test_answers.py", "words"): _BIAS,
     ("tests/controlplane/test_crd.py", "found"): _KUBERNETES,
     ("tests/controlplane/test_generations.py", "found"): _KUBERNETES,
@@ -147,7 +146,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class Hit:
-    """A word at its place."""
+    """A term in a line of a file."""
 
     path: str
     line: int
@@ -160,7 +159,7 @@ class Hit:
 
 
 def text_of(path: Path, source: bool) -> str:
-    """The text of a file; without code, comments and links' targets where only prose counts."""
+    """Return the text of a file; if it is no source, without code, comments and link targets."""
     text = path.read_text("utf-8")
     if source:
         return text
@@ -170,7 +169,7 @@ def text_of(path: Path, source: bool) -> str:
 
 
 def descriptions(schema: object) -> Iterator[str]:
-    """What people read of a CustomResourceDefinition: descriptions and messages."""
+    """Yield the texts of a CustomResourceDefinition for people: descriptions and messages."""
     if isinstance(schema, list):
         for item in schema:
             yield from descriptions(item)
@@ -183,7 +182,7 @@ def descriptions(schema: object) -> Iterator[str]:
 
 
 def prose(text: str) -> Iterator[str]:
-    """The lines of a page without code, comments and the targets of links."""
+    """Yield the lines of a page without code, comments and link targets."""
     fenced = False
     for line in text.splitlines():
         if line.startswith("```"):
@@ -196,7 +195,7 @@ def prose(text: str) -> Iterator[str]:
 
 @cache
 def hits(path: Path, source: bool) -> tuple[Hit, ...]:
-    """Every word of a file that is not allowed; two tests read all files."""
+    """Return the refused terms of a file; cached, because two tests read all files."""
     return tuple(_hits(path, source))
 
 
@@ -214,13 +213,13 @@ def _hits(path: Path, source: bool) -> Iterator[Hit]:
 
 
 def clean_files(glob: str) -> list[Path]:
-    """The files of one glob of `CLEAN`."""
+    """Return the files of a glob of `CLEAN`, without the files that list the terms."""
     lists = [ROOT / name for name in LISTS]
     return [path for path in sorted(ROOT.glob(glob)) if path not in lists]
 
 
 def main(names: list[str]) -> None:
-    """Print the terms in the files and folders of these names."""
+    """Print the terms that the named files and folders contain."""
     for name in names:
         place = ROOT / name
         files = [place] if place.is_file() else sorted(place.rglob("*.*"))

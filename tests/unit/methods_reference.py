@@ -24,7 +24,7 @@ METHOD = re.compile(r"\{\{ method (?P<method>\w+) (?P<backend>\w+) (?P<samples>[
 
 
 def render() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     template = TEMPLATE.read_text("utf-8")
     page = METHOD.sub(lambda match: "\n".join(_section(**match.groupdict())), template)
     page = page.replace("{{ any_base }}", ANY_BASE)
@@ -32,7 +32,7 @@ def render() -> str:
 
 
 def samples_of(template: str) -> list[tuple[str, str]]:
-    """Each sample of the template with the anchor of its section, in order."""
+    """Return each sample of the template with the anchor of its section, in order."""
     pairs = []
     for section in template.split("\n## ")[1:]:
         anchor = section.splitlines()[0].lower().replace(" ", "-")
@@ -43,7 +43,7 @@ def samples_of(template: str) -> list[tuple[str, str]]:
 
 @cache
 def plan(sample: str) -> dict[str, Any]:
-    """What `specdec plan` prints for a sample."""
+    """Return the JSON that `specdec plan` prints for a sample."""
     path = ROOT / SAMPLES / f"{sample}.yaml"
     result = CliRunner().invoke(app, ["plan", "-f", str(path), "--json"])
     assert result.exit_code == 0, result.output
@@ -57,15 +57,15 @@ def _overview(template: str) -> Iterator[str]:
     for sample, anchor in samples_of(template):
         planned = plan(sample)
         method, processes = planned["plan"]["method"], _processes(planned["plan"])
-        # The plan has the processes of the first server, which is the target's. A draft's server
-        # has one for each GPU.
+        # The plan has the processes of the first server, the target's. The draft's server has a
+        # process for each GPU.
         _, *others = planned["servers"]
         draft = f" (target) + {others[0]['gpusPerPod']} (draft)" if others else ""
         yield f"| [`{sample}`](#{anchor}) | `{method}` | {_gpus(planned)} | {processes}{draft} |"
 
 
 def _gpus(planned: dict[str, Any]) -> str:
-    """The GPUs of one replica of each server."""
+    """Return the number of GPUs of one replica of each server, as text."""
     counts = [server["gpusPerPod"] * server["podsPerReplica"] for server in planned["servers"]]
     nodes = planned["plan"]["nodesPerReplica"]
     if planned["plan"]["backend"] == "Reference":
@@ -81,7 +81,7 @@ def _processes(planned: dict[str, Any]) -> str:
 
 
 def _section(method: str, backend: str, samples: str) -> Iterator[str]:
-    """Where a method is served, its manifests and the commands that plan them."""
+    """Yield the releases and targets that serve a method, its manifests and `plan` commands."""
     row = matrix()[next(name for name in matrix() if name == backend)]
     versions = [version for version in row.versions if row.serves(method, version)]
     yield f"- Releases of TensorRT-LLM: {', '.join(versions)}"

@@ -33,7 +33,7 @@ SAMPLES = {
     "TensorRT": "manifests/samples/tensorrt-draft-target-shared.yaml",
     "PyTorch": "manifests/samples/pytorch-draft-target.yaml",
 }
-# Columns of the tables by the node label of the product.
+# Headings of the tables' columns, by the GPU product in the node label.
 COLUMNS = {
     "NVIDIA-L4": "L4",
     "NVIDIA-A10": "A10",
@@ -44,14 +44,14 @@ COLUMNS = {
     "NVIDIA-H200": "H200",
     "NVIDIA-B200": "B200",
 }
-# GPUs of one node, as a tensor parallelism.
+# Degrees of tensor parallelism: numbers of GPUs on one node.
 TENSOR = (1, 2, 4, 8)
 SEQUENCE = 8192
 _GIB = 1 << 30
 
 
 class Pair(NamedTuple):
-    """Two checkpoints by their repositories, and the backend that serves their architecture."""
+    """The repositories of a target and a draft, and the backend that serves their architecture."""
 
     target: str
     draft: str
@@ -83,7 +83,7 @@ def checkpoints() -> dict[str, dict[str, Any]]:
 
 @cache
 def configurations() -> Path:
-    """A folder with the config.json of every checkpoint, in folders named as its repository."""
+    """Return a folder with the config.json of every checkpoint, in a subfolder per repository."""
     folder = Path(tempfile.mkdtemp(prefix="specdec-sizing-"))
     atexit.register(shutil.rmtree, folder)
     for name, row in checkpoints().items():
@@ -94,7 +94,7 @@ def configurations() -> Path:
 
 @cache
 def sizes(name: str) -> Sizes:
-    """The sizes that the memory plan reads from a config.json."""
+    """Return the sizes that the memory plan reads from a config.json."""
     facts = configuration.facts(configurations() / name / "config.json")
     result = sizes_of(Checkpoint("target", "", "", 0, facts), None)
     assert result is not None, name
@@ -103,7 +103,7 @@ def sizes(name: str) -> Sizes:
 
 @cache
 def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
-    """A model on one GPU."""
+    """Return the footprint of a model on one GPU."""
     engine = EngineSizes(
         sizes=sizes(name),
         tensor=1,
@@ -118,12 +118,12 @@ def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
     return footprint(engine)
 
 
-# The quantization has no default: the cache would compute a call that omits it again.
+# The quantization has no default: the cache would compute a call without it a second time.
 @cache
 def planned(
     pair: Pair, product: str, tensor: int, quantization: str, vocabulary: str = "Warn"
 ) -> Plan:
-    """What `specdec plan` decides: the sample with other sources, product and parallelism."""
+    """Return the plan of the sample with other sources, GPU product and parallelism."""
     body = copy.deepcopy(_sample(pair.backend))
     spec = body["spec"]
     spec["gpu"]["product"] = product
@@ -132,7 +132,7 @@ def planned(
     spec["speculation"]["draftTarget"]["draft"]["source"] = {"huggingFace": {"repo": pair.draft}}
     if quantization != "None":
         spec["target"]["quantization"] = {"method": quantization}
-    # A config.json does not show whether tokenizers are equal, so different padding is no error.
+    # A config.json does not show whether tokenizers are equal: other vocabularies only warn.
     spec["checks"] = {"vocabulary": vocabulary}
     given = {role: configurations() / getattr(pair, role) for role in ("target", "draft")}
     return make(body, IMAGES, given)
@@ -145,7 +145,7 @@ def _sample(backend: str) -> dict[str, Any]:
 
 @cache
 def fewest(pair: Pair, product: str, quantization: str) -> str:
-    """The fewest GPUs that the plan accepts; with a star where sequences may wait."""
+    """Return the smallest number of GPUs that the plan accepts; `*` marks tight memory."""
     for tensor in TENSOR:
         plan = planned(pair, product, tensor, quantization)
         if not plan.refusal:
@@ -155,7 +155,7 @@ def fewest(pair: Pair, product: str, quantization: str) -> str:
 
 
 def render() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     page = TEMPLATE.read_text("utf-8")
     parts = {"models": _models(), "pairs": _pairs(), "products": _products()}
     parts |= {"bf16": _fits("None", PAIRS)}
@@ -217,7 +217,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _short(name: str) -> str:
-    """The name without its organisation, and without what most instruction models share."""
+    """Return the name without its organisation and without "-Instruct"."""
     return name.partition("/")[2].replace("-Instruct", "")
 
 

@@ -1,4 +1,4 @@
-"""Validates a status as the API server does: the refused fields by path."""
+"""Validate a status as the API server does, and report the refused fields by path."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,7 +19,7 @@ BITS = {"int32": 31, "int64": 63}
 
 
 def refusals(value: Any, schema: dict[str, Any] = STATUS, path: str = "status") -> Iterator[str]:
-    """Every field that has another shape than in the schema."""
+    """Yield a message for every field that violates the schema."""
     kind: str = schema["type"]
     inner: Any = value
     wrong = isinstance(value, bool) and kind == "integer"

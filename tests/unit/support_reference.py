@@ -20,7 +20,7 @@ model repository.
 
 
 def render() -> str:
-    """The whole document as Markdown."""
+    """Return the whole document as Markdown."""
     lines = [HEAD]
     for backend, row in matrix().items():
         lines += [f"## {backend}", ""]

@@ -1,4 +1,4 @@
-"""The build of the BLS: compiled when its sources change, of known packages, or an error."""
+"""The build of the BLS: when it compiles, which packages it uses, and how it fails."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ failures:
 
 
 class Checkout:
-    """A workspace and a package, with a cargo that only copies."""
+    """A workspace and a package, with a fake cargo that only copies files."""
 
     def __init__(self, root: Path) -> None:
         self.workspace, self.packaged, self.home = root / "bls", root / "package", root / "home"
@@ -93,7 +93,7 @@ class Checkout:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "cache"))
-    # Not on PATH: as after rustup, in a shell that has not read its profile.
+    # cargo is not on PATH: a shell after rustup's installation that has not read its profile.
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr("support.bls.shutil.which", at_home(tmp_path))
@@ -101,7 +101,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 
 def at_home(root: Path) -> object:
-    """`which` on a machine whose only cargo is that of CARGO_HOME."""
+    """Return a fake `which` that finds cargo only in the `bin` folder of CARGO_HOME."""
     program = root / "home" / "bin" / "cargo"
     return lambda _, path=None: str(program) if path and program.exists() else None
 
@@ -172,7 +172,7 @@ def test_compile_error_is_reported_and_leaves_nothing(checkout: Checkout) -> Non
 
 
 def test_image_has_the_same_digest() -> None:
-    """The operator of an image names what its own package carries, however it was compiled."""
+    """The command in the Dockerfile computes the same digest of the sources as the package."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     (line,) = re.findall(r"&& (find Cargo.toml .*) > /libtriton_specdec.source", text)
     done = subprocess.run(

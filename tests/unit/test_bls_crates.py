@@ -1,4 +1,4 @@
-"""The tests of the BLS's own crates, `operator/bls`, each reported by its name."""
+"""Run the tests of the BLS's own crates, `operator/bls`; report each by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of commands matches the commands, and imports none of them."""
+"""The list of commands matches the commands, and does not import their modules."""
 
 import inspect
 import subprocess
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from specdec.cli.app import COMMANDS, app
 
-# Modules that only running commands may import.
+# Modules that are imported only when a command runs.
 HEAVY = (
     "grpc",
     "tritonclient",

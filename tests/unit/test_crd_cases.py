@@ -1,4 +1,4 @@
-"""The tables of resources expand as written, and a case that changes nothing is an error."""
+"""The tables of resources expand as written; a case that changes nothing is an error."""
 
 from typing import Any
 

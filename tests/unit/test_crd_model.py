@@ -31,7 +31,7 @@ OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
 def differences(kind: type[BaseModel], schema: dict[str, Any], path: str) -> Iterator[str]:
-    """Everything in which an object's schema and its typed model differ."""
+    """Yield every difference between the schema of an object and its typed model."""
     fields = {str(field.alias): field for field in kind.model_fields.values()}
     properties = schema.get("properties", {})
     for name in sorted(fields.keys() ^ properties.keys()):
@@ -45,7 +45,7 @@ def differences(kind: type[BaseModel], schema: dict[str, Any], path: str) -> Ite
 
 
 def default_differences(field: FieldInfo, schema: dict[str, Any], path: str) -> Iterator[str]:
-    """Scalars have the same default; the default of an object consists of those of its members."""
+    """Yield differences of defaults; an object's default must consist of its members' defaults."""
     if field.is_required():
         if "default" in schema:
             yield f"{path} is required and has a default"
@@ -62,7 +62,7 @@ def default_differences(field: FieldInfo, schema: dict[str, Any], path: str) -> 
 
 
 def type_differences(annotation: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
-    """One annotation against one schema, whatever its kind."""
+    """Yield the differences between an annotation and a schema of any kind."""
     properties, inner = expected(annotation)
     for key, value in properties.items():
         if schema.get(key) != value:
@@ -79,7 +79,7 @@ def type_differences(annotation: Any, schema: dict[str, Any], path: str) -> Iter
 
 
 def expected(annotation: Any) -> tuple[dict[str, Any], Any]:
-    """The schema's keywords for an annotation, and what it contains."""
+    """Return the schema's keywords for an annotation, and the annotation of its contents."""
     origin, args = get_origin(annotation), get_args(annotation)
     if set(args) == {int, str}:
         return {"x-kubernetes-int-or-string": True}, None
@@ -101,7 +101,7 @@ def expected(annotation: Any) -> tuple[dict[str, Any], Any]:
 
 
 def nodes(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema below and including this one, with its path."""
+    """Yield this schema and every schema inside it, each with its path."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from nodes(child, f"{path}.{name}")
@@ -111,7 +111,7 @@ def nodes(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, An
 
 
 def rules() -> list[tuple[str, dict[str, Any]]]:
-    """Every CEL rule, with the path of the object it stands at."""
+    """Return every CEL rule with the path of the schema that contains it."""
     key = "x-kubernetes-validations"
     return [(path, rule) for path, node in nodes(SCHEMA, "") for rule in node.get(key, [])]
 
@@ -161,7 +161,7 @@ def test_every_field_is_described() -> None:
 def test_text_lists_and_maps_of_the_spec_are_bounded() -> None:
     bounds = {"string": "maxLength", "array": "maxItems", "integer": "minimum"}
     for path, node in nodes(SPEC, "spec"):
-        # A quantity is an integer or a text; its text has the bound.
+        # A quantity is an integer or a string; the bound is that of a string.
         kind = "string" if node.get("x-kubernetes-int-or-string") else node["type"]
         bound = "maxProperties" if "additionalProperties" in node else bounds.get(kind)
         assert bound is None or bound in node or "enum" in node, f"{path} needs {bound}"

@@ -1,4 +1,4 @@
-"""What the documents promise exists: commands, files, links, conditions and their reasons."""
+"""Everything that the documents name exists: commands, files, links, conditions, reasons."""
 
 import itertools
 import re
@@ -29,7 +29,7 @@ def text(name: str) -> str:
 
 
 def commands(document: Path) -> list[list[str]]:
-    """The lines of the shell blocks, and the commands inside sentences."""
+    """Return the commands of the shell blocks and of the sentences, each split into arguments."""
     body = document.read_text(encoding="utf-8")
     lines = [
         line
@@ -42,7 +42,7 @@ def commands(document: Path) -> list[list[str]]:
 
 @cache
 def help_of(*command: str) -> str:
-    """What a command prints with `--help`."""
+    """Return the output of a command with `--help`."""
     result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, command
     return result.output
@@ -88,7 +88,7 @@ def test_guides_wait_for_the_job_that_copies_the_models() -> None:
 
 @pytest.mark.parametrize(("document", "command"), [x for x in ALL if x[1][0] == "specdec"])
 def test_specdec_options_exist(document: Path, command: list[str]) -> None:
-    # These have commands of their own.
+    # These commands have subcommands.
     names = command[1:3] if command[1] in ("dataset", "image") else command[1:2]
     printed = help_of(*names)
     for word in command[2:]:
@@ -113,7 +113,7 @@ def test_folders_named_exist(document: Path) -> None:
 
 
 def table(body: str, heading: str) -> list[str]:
-    """The first column of the table under a heading."""
+    """Return the first column of the table under a heading."""
     section = body.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 

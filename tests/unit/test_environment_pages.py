@@ -1,4 +1,4 @@
-"""The pages about air-gapped clusters and about OpenShift state what the code does."""
+"""The pages about air-gapped clusters and about OpenShift agree with the code."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from support.simulated_cluster import IMAGES
 
 ROOT = Path(__file__).parents[2]
 MIRROR = "registry.example.com/"
-# Volumes that the constraint restricted-v2 allows, and that pods of ours use.
+# Volume types that our pods use and that OpenShift's constraint restricted-v2 allows.
 VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 IDS = ("runAsUser", "runAsGroup", "fsGroup")
 
@@ -27,7 +27,7 @@ def page(name: str) -> str:
 
 
 def pods(sample: str, **spec: Any) -> Iterator[dict[str, Any]]:
-    """The pod specs of everything that a sample becomes, from mirrored images."""
+    """Yield the pod specs of all objects of a sample whose images come from a mirror."""
     body = read(str(SAMPLES[sample]))
     body["spec"] |= spec
     body["spec"]["runtime"]["image"] = f"{MIRROR}server:26.07-trtllm-python-py3"
@@ -37,7 +37,7 @@ def pods(sample: str, **spec: Any) -> Iterator[dict[str, Any]]:
 
 
 def specs(node: Any) -> Iterator[dict[str, Any]]:
-    """Every value that has containers, at any depth."""
+    """Yield every mapping with containers, at any depth."""
     if isinstance(node, dict):
         if "containers" in node:
             yield node

@@ -1,4 +1,4 @@
-"""The manifests for gateways fit the sample that they name, and the endpoint's defaults."""
+"""The manifests for gateways match the sample that they name and the endpoint's defaults."""
 
 from pathlib import Path
 from typing import Any

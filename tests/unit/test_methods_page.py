@@ -1,10 +1,10 @@
-"""docs/methods.md is what its generator writes, and shows every sample once."""
+"""docs/methods.md equals the generator's output, and shows every sample once."""
 
 import pytest
 
 from unit.methods_reference import PAGE, ROOT, SAMPLES, TEMPLATE, render, samples_of
 
-# A claim with weights, which is no SpeculativeModel.
+# This manifest is a claim with weights and no SpeculativeModel.
 WEIGHTS = {"reference-pair"}
 
 

@@ -1,4 +1,4 @@
-"""What pages claim about ports, strategies, versions and tools is what the code has."""
+"""Statements of pages about ports, strategies, versions and tools agree with the code."""
 
 import re
 import tomllib
@@ -36,13 +36,13 @@ def text(name: str) -> str:
 
 
 def row(page: str, start: str) -> str:
-    """The one line of a table that starts like this."""
+    """Return the only line of a page that starts with this text."""
     (line,) = [line for line in text(page).splitlines() if line.startswith(start)]
     return line
 
 
 def rollout(sample: str, **changed: Any) -> dict[str, Any]:
-    """The strategy of a sample's Deployment."""
+    """Return the strategy of a sample's Deployment."""
     body = load(str(SAMPLES[sample]))
     body["spec"].setdefault("serving", {})["rollout"] = changed
     return strategy(SpeculativeModel.parse(complete(body, sample)))
@@ -72,7 +72,7 @@ def test_page_of_operations_has_the_default_strategy(start: str, sample: str) ->
 
 
 def test_pages_promise_an_old_pod_only_where_there_is_a_surge() -> None:
-    """On GPUs an old pod stops first: a single replica does not serve while the new one loads."""
+    """On GPUs the old pod stops first: a single replica does not serve until the new pod does."""
     assert rollout("tensorrt-draft-target-shared")["rollingUpdate"]["maxSurge"] == 0
     for page in ("docs/upgrade.md", "docs/operations.md"):
         assert "a single replica does not serve" in " ".join(text(page).split()), page
@@ -92,7 +92,7 @@ def test_ports_of_a_service_are_those_of_the_server() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_use_ports_that_something_listens_on(page: Path) -> None:
-    # 9001 and 9002 are forwarded ports of a draft's server; 9090 is of the operator or Prometheus.
+    # 9001 and 9002 are forwarded ports of a draft's server; the operator and Prometheus use 9090.
     known = {*PORTS.values(), OPENAI_PORT, 9001, 9002, 9090}
     content = page.read_text("utf-8")
     used = {int(port) for port in re.findall(r"(?:localhost|svc|127\.0\.0\.1):(\d+)", content)}

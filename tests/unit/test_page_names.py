@@ -1,4 +1,4 @@
-"""Names on pages are those of the code: backends, methods, fields, reasons, metrics."""
+"""Names on pages exist in the code: backends, methods, fields, reasons, metrics."""
 
 import importlib
 import importlib.util
@@ -26,11 +26,11 @@ PAGES = [
 ]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 Names = tuple[str, ...]
-# Dotted names in backticks that are no fields: their last or first part.
+# The endings of dotted names in backticks that are files, and not fields.
 FILES = re.compile(
     r"\.(py|jsonl?|ya?ml|html|model|engine|crt|key|sum|toml|source|pbtxt|jinja|txt|md|so|pyz|svg|io|Z)$"
 )
-# Triton has backends too, also one of TensorRT-LLM; the others begin a sentence.
+# Not our backends: backends of Triton, LLM and GPU, and starts of sentences before "backend".
 BEFORE_BACKEND = {"Triton", "LLM", "GPU", "With", "Only"}
 OTHERS = {
     "jobs.batch": "a resource of Kubernetes",
@@ -43,7 +43,7 @@ OTHERS = {
 
 
 def below(node: Any, path: Names = ()) -> Iterator[Names]:
-    """The paths of all fields of a schema; lists have no level of their own."""
+    """Yield the paths of all fields of a schema; the items of a list have the list's path."""
     yield path
     for name, child in node.get("properties", {}).items():
         yield from below(child, (*path, name))
@@ -51,7 +51,7 @@ def below(node: Any, path: Names = ()) -> Iterator[Names]:
 
 
 def keys(value: Any, path: Names = ()) -> Iterator[Names]:
-    """The paths of all values of a chart."""
+    """Yield the paths of all values of a chart."""
     yield path
     for name, child in value.items() if isinstance(value, dict) else ():
         yield from keys(child, (*path, name))
@@ -59,7 +59,7 @@ def keys(value: Any, path: Names = ()) -> Iterator[Names]:
 
 @cache
 def fields() -> frozenset[Names]:
-    """Every part of the path of a field or of a Helm value, as a page may shorten it."""
+    """Return every section of the path of a field or Helm value, because pages shorten paths."""
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     values = load((ROOT / "charts/specdec-operator/values.yaml").read_text("utf-8"))
     paths = [*below(schema), *keys(values)]
@@ -114,7 +114,7 @@ def test_dotted_names_are_fields(page: Path) -> None:
 
 
 def is_in_package(name: str) -> bool:
-    """Whether a dotted name is a module of ours, or something in one."""
+    """Return whether a dotted name is a module of our package or an attribute of a module."""
     module, _, attribute = name.rpartition(".")
     if not name.startswith("specdec."):
         return False
@@ -134,7 +134,7 @@ def test_reasons_in_sentences_are_known(page: Path) -> None:
     lists = re.findall(r"\breasons? (`\w+`(?:,?(?: and| or)? `\w+`)*)", body)
     named = {word for listed in lists for word in re.findall(r"`(\w+)`", listed)}
     known = conditions.PROBLEMS | conditions.PROGRESS | {str(kind) for kind in conditions.Type}
-    # A label of a metric.
+    # `draft_error` is a label of a metric.
     assert named - {"draft_error"} <= known
 
 
@@ -155,7 +155,7 @@ def test_metrics_and_variables_are_those_of_the_code(page: Path) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether the code has a metric or a variable; the operator's settings have a prefix."""
+    """Return whether the code has this metric or variable; settings have the prefix SPECDEC_."""
     setting = name.removeprefix("SPECDEC_").lower()
     return name in sources() or (name.isupper() and setting in Settings.model_fields)
 
@@ -178,7 +178,7 @@ def test_benchmarks_and_campaigns_on_pages_exist(target: str) -> None:
 
 
 def defaults(node: Any) -> Iterator[Any]:
-    """All defaults of a schema and below it."""
+    """Yield all defaults of a schema and of the schemas inside it."""
     yield from [node["default"]] if "default" in node else ()
     for child in (*node.get("properties", {}).values(), *filter(None, [node.get("items")])):
         yield from defaults(child)
@@ -188,5 +188,5 @@ def test_no_list_has_a_default_as_the_page_states() -> None:
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert "no list has a default" in (ROOT / "docs" / "gitops.md").read_text("utf-8")
     compound = [value for value in defaults(schema) if isinstance(value, dict | list)]
-    # A block is there so that its fields get their defaults.
+    # An empty block as a default gives the fields of the block their own defaults.
     assert set(map(str, compound)) == {"{}"}

@@ -1,4 +1,4 @@
-"""What pages state about ports, versions, defaults and strategies equals the code."""
+"""Statements of pages about ports, versions, defaults and strategies agree with the code."""
 
 import dataclasses
 import inspect
@@ -35,9 +35,9 @@ PAGES = [
 ]
 TRITON = front.TRITON.ports
 OPENAI = OpenAI().port
-# Ports on this machine, of other programs, and of peers.
+# Ports of other programs, and forwarded ports.
 OTHER_PORTS = {9001: "a forwarded port", 3128: "a proxy", 443: "API servers", 53: "DNS"}
-# Names of ports beside a number, as pages write them.
+# Patterns of port numbers with their names, as pages write them, and the expected numbers.
 NAMED_PORTS = [
     (r"(\d{4}) \(HTTP", {TRITON["http"]}),
     (r"HTTP \(port (\d{4})", {TRITON["http"]}),
@@ -63,7 +63,7 @@ def text(name: str) -> str:
 
 @cache
 def schema(path: str) -> dict[str, Any]:
-    """The schema of a field of the spec, by its dotted path."""
+    """Return the schema of a field of the spec, by its dotted path."""
     node = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for part in path.split("."):
         node = node["properties"][part]
@@ -72,7 +72,7 @@ def schema(path: str) -> dict[str, Any]:
 
 
 def table(page: str, head: str) -> list[list[str]]:
-    """Cells of the rows below a table's head, which is given from its first column on."""
+    """Return the cells of the rows of the table with this head; `head` has its first columns."""
     lines = text(page).split(f"\n| {head} |", 1)[1].splitlines()[2:]
     rows = []
     for line in lines:
@@ -162,7 +162,7 @@ def test_settings_of_the_verification_page_are_the_defaults() -> None:
     blocks = re.findall(r"```yaml\n(spec:.*?)```", text("docs/verification.md"), re.DOTALL)
     shown = [load(block)["spec"] for block in blocks[:2]]
     assert [list(spec) for spec in shown] == [["verification"], ["benchmark"]]
-    # What has no default, and what shows how to turn the benchmark on.
+    # These fields have no default, or the page shows them to turn the benchmark on.
     free = {"promptsConfigMapRef", "run", "concurrency"}
     (verify, bench) = (spec for block in shown for spec in block.values())
     for part, values in (("verification", verify), ("benchmark", bench)):
@@ -177,7 +177,7 @@ def test_settings_of_the_verification_page_are_the_defaults() -> None:
 def test_severities_of_the_checks_are_the_defaults() -> None:
     rows = table("docs/compatibility.md", "Code | Check | Default | What is compared")
     shown = {row[1].strip("`"): row[2] for row in rows}
-    # It cannot be turned off.
+    # This check cannot be turned off.
     assert shown.pop("always") == "Enforce"
     assert len(shown) > 5
     assert shown == {name: schema(f"checks.{name}")["default"] for name in shown}
@@ -206,7 +206,7 @@ def test_defaults_of_the_python_api_are_those_of_the_functions() -> None:
 
 
 def strategy(case: str) -> dict[str, int]:
-    """How the golden workload of a case replaces its pods."""
+    """Return the rolling-update settings of the workload in a golden case."""
     for body in generated(case).objects:
         spec = body.get("spec", {})
         if body["kind"] == "Deployment":

@@ -1,4 +1,4 @@
-"""The shipped target and draft: real checkpoints, one tokenizer, and they know some Python."""
+"""The shipped target and draft: real checkpoints, a shared tokenizer, some skill in Python."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SIZES = {
 }
 VOCABULARY = 1024
 END = "<|endoftext|>"
-# Nats per token on SNIPPET; a uniform guess costs ln 1024 = 6.93.
+# Largest loss on SNIPPET, in nats per token; a uniform guess has a loss of ln 1024 = 6.93.
 LARGEST_LOSS = {"target": 2.3, "draft": 3.4}
 
-# Written for this test, so in no training text.
+# This text was written for this test, so no training text contains it.
 SNIPPET = '''\
 def count_open_orders(orders, customer=None):
     """Return the number of orders that are not closed."""
@@ -75,7 +75,7 @@ def normed(x: Array, weight: Array) -> Array:
 
 
 def rotated(x: Array) -> Array:
-    """Turn each pair (i, i + half) of `x` `[heads, time, width]` as one complex number."""
+    """Apply rotary embeddings to `x` `[heads, time, width]`; (i, i + half) is a complex number."""
     half = x.shape[-1] // 2
     angles = np.outer(np.arange(x.shape[1]), 10000.0 ** (-np.arange(half) / half))
     turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
@@ -100,7 +100,7 @@ def attention(x: Array, w: dict[str, Array], prefix: str, size: dict[str, int]) 
 
 
 def forward(w: dict[str, Array], ids: list[int], size: dict[str, int]) -> Array:
-    """Logits `[time, vocabulary]`: the architecture once more, from its description alone."""
+    """Return logits `[time, vocabulary]`: a second implementation of the architecture."""
     x = w["model.embed_tokens.weight"][ids]
     for layer in range(size["layers"]):
         prefix = f"model.layers.{layer}"

@@ -1,4 +1,4 @@
-"""Commands of README and guides: what needs no cluster is run, all others have their test."""
+"""Commands of README and guides: run those that need no cluster; all others have a test."""
 
 import json
 import re
@@ -35,7 +35,7 @@ SHARED = "manifests/samples/tensorrt-draft-target-shared.yaml"
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the manifests and a changed resource, as somebody who follows a guide has."""
+    """Return a folder with the files of a guide's reader: manifests, resources and models."""
     shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
     body = yaml.safe_load((ROOT / SAMPLE).read_text())
     body["spec"]["speculation"]["maxDraftTokens"] = 6
@@ -75,7 +75,7 @@ def test_what_needs_no_cluster_is_done(desk: Path) -> None:
 
 
 def split(command: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments, and the name of the file for the output if there is one."""
+    """Return the arguments, and a list with the output file if the command redirects to one."""
     end = command.index(">") if ">" in command else len(command)
     return command[:end], command[end + 1 :]
 
@@ -121,7 +121,7 @@ def test_every_reason_not_to_run_is_used() -> None:
 def test_the_tests_named_do_run_them() -> None:
     for (program, verb), file in RUN_BY.items():
         if file in (OFFLINE, ON_A_SERVER, OF_CLIENTS, ON_THE_NODE):
-            continue  # they run what is written
+            continue  # these tests read the commands from the guides
         text = (ROOT / file).read_text()
         assert (verb or program).partition("-")[0] in text, f"{file}: {verb}"
     used = {pair for d in GUIDES for c in typed(d) for pair in ((c[0], c[1]), (c[0], ""))}

@@ -1,4 +1,4 @@
-"""docs/security.md and docs/reliability.md name tests that exist, and all that `create` grants."""
+"""docs/security.md and docs/reliability.md: the tests exist, the table of `create` is complete."""
 
 import re
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from support.golden_cases import CASES, generated
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/security.md", "docs/reliability.md")
 SECURITY = (ROOT / "docs/security.md").read_text("utf-8")
-# Fields that name objects of others, or request resources that others then lack.
+# Fields that name objects of other users, or request resources that other users then lack.
 GRANTING = re.compile(
     r"secret|configmap|claim|^image$|endpoint|^reference$|namespace|host(s|names)$|parentrefs"
     r"|class|nodeselector|tolerations|affinity|spread|address|resources$|^replicas$",
     re.IGNORECASE,
 )
-# Fields whose parts need no entries of their own.
+# An entry for such a field also covers the fields inside it.
 WHOLES = {
     "metadata",
     "parentRefs",
@@ -36,7 +36,7 @@ Path_ = tuple[str, ...]
 
 
 def parts(page: str) -> Iterator[tuple[str, str]]:
-    """What stands between two comments or headings, and the comment after it or nothing."""
+    """Yield each text between two comments or headings, with the comment after it or ""."""
     content: list[str] = []
     for block in (ROOT / page).read_text("utf-8").split("\n\n"):
         text = block.strip()
@@ -75,7 +75,7 @@ def test_the_page_has_the_date_of_its_check(page: str) -> None:
 
 
 def fields(schema: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Every field of a schema with its path; items of a list have that of the list."""
+    """Yield every field of a schema with its path; items of a list have the list's path."""
     for name, body in schema.get("properties", {}).items():
         yield (*path, name), body
         yield from fields(body, (*path, name))
@@ -89,24 +89,24 @@ def spec_fields() -> dict[Path_, Any]:
 
 
 def listed() -> list[Path_]:
-    """The fields in the first column of the table of what `create` grants."""
+    """Return the fields in the first column of the table under "What create grants"."""
     table = SECURITY.split("## What create grants")[1].split("\n## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     return [tuple(field.split(".")) for cell in cells for field in re.findall(r"`([\w.]+)`", cell)]
 
 
 def within(short: Path_, path: Path_) -> bool:
-    """Whether a path has these names in a row."""
+    """Return whether a path contains these names in sequence."""
     return any(path[i : i + len(short)] == short for i in range(len(path)))
 
 
 def covers(short: Path_, path: Path_) -> bool:
-    """Whether an entry of the table is about a field: it names it, or a whole that is listed."""
+    """Return whether an entry of the table names a field, or a block of `WHOLES` around it."""
     return path[-len(short) :] == short or (short[-1] in WHOLES and within(short, path))
 
 
 def free(body: Any) -> bool:
-    """Whether a field takes what the schema does not name."""
+    """Return whether a field is an object, or a list of objects, without declared properties."""
     shape = body.get("items", body)
     return shape.get("type") == "object" and "properties" not in shape
 
@@ -129,7 +129,7 @@ def test_every_listed_field_exists() -> None:
 
 
 def test_no_field_names_another_namespace() -> None:
-    # These compare or let in pods of other namespaces, and reach nothing there.
+    # These fields select or admit pods of other namespaces, and give no access to them.
     comparing = {"affinity", "networkPolicy"}
     paths = [path for path in spec_fields() if not comparing & {*path}]
     fields_ = {".".join(path) for path in paths if "namespace" in path[-1].lower()}
@@ -137,7 +137,7 @@ def test_no_field_names_another_namespace() -> None:
 
 
 def pod_specs(body: Any) -> Iterator[Any]:
-    """The pod specs inside an object, at any depth."""
+    """Yield the pod specs inside an object, at any depth."""
     if isinstance(body, dict):
         if "containers" in body:
             yield body
@@ -149,7 +149,7 @@ def pod_specs(body: Any) -> Iterator[Any]:
 
 
 def golden_pods() -> Iterator[Any]:
-    """Every pod of every golden case."""
+    """Yield the pod specs of every golden case."""
     for case in CASES:
         for body in generated(case).objects:
             yield from pod_specs(body)
@@ -187,7 +187,7 @@ def test_what_the_crate_is_built_of_is_locked() -> None:
 def test_how_to_report_is_in_the_usual_place() -> None:
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     assert "Report a vulnerability" in text
-    # No e-mail address, since none is read.
+    # The page has no e-mail address, because reports by e-mail would not be read.
     assert "@" not in text
     for link in re.findall(r"\]\(([^)]+)\)", text):
         assert (ROOT / link).exists(), link

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds strictly, and shows the manifests that are tested."""
+"""The documentation as a site: a strict build succeeds, and pages show the tested manifests."""
 
 import hashlib
 import html
@@ -31,7 +31,7 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
         "-d",
         str(site),
     ]
-    # Its theme advertises its successor, and a build must not wait for a terminal to be read.
+    # Turn off the theme's advertisement of MkDocs 2, which would pause the build for a reader.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(
         argv, env=environment, capture_output=True, text=True, check=False, cwd=ROOT
@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text_of(page: Path) -> str:
-    """The text of a built page without its marks."""
+    """Return the text of a built page without its tags."""
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text("utf-8")))
 
 
@@ -64,13 +64,13 @@ def test_every_method_is_shown_with_its_tested_manifest(site: Path) -> None:
     page = text_of(site / "methods.html")
     for sample in SAMPLES:
         if sample.stem == "reference-pair":
-            continue  # no resource of ours: the claim that the others read
+            continue  # not a SpeculativeModel: the claim that the other samples read
         text = sample.read_text("utf-8").strip()
         assert text in page, sample.name
 
 
 class Loads(HTMLParser):
-    """The addresses from which a browser loads something to show a page."""
+    """The addresses of all files that a browser loads to show a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
         assert any(address.endswith("assets/specdec.css") for address in addresses)
         for address in addresses:
             assert "//" not in address, f"{page.name}: {address}"
-            # The page for missing pages has addresses from the root of the server.
+            # The page for status 404 has addresses that start at the root of the server.
             folder = site if address.startswith("/") else page.parent
             assert (folder / address.split("?")[0].lstrip("/")).exists(), address
 
@@ -106,13 +106,13 @@ def test_pages_with_diagrams_bring_their_script(site: Path, name: str, count: in
     scripts = [address for address in addresses if address.endswith("mermaid.tiny.js")]
     assert len(scripts) == bool(count)
     if scripts:
-        # Where it comes later, the theme has already asked another host.
+        # If the local script comes later, the theme has already requested it from another host.
         (bundle,) = [address for address in addresses if "/bundle." in address]
         assert addresses.index(scripts[0]) < addresses.index(bundle)
 
 
 def shown(browser: str, address: str, profile: Path) -> str:
-    """The elements of a local page after its scripts have run, without a network."""
+    """Return the DOM of a local page after its scripts have run without a network."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
     options += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}"]
     argv = [browser, *options, "--dump-dom", address]
@@ -122,7 +122,7 @@ def shown(browser: str, address: str, profile: Path) -> str:
 @pytest.mark.slow
 def test_browser_draws_every_diagram(site: Path, browser: str, tmp_path: Path) -> None:
     page = shown(browser, (site / "concepts.html").as_uri(), tmp_path)
-    # The theme replaces the text of a diagram by the element that holds the drawing.
+    # The theme replaces the text of a diagram by an element with the drawing.
     assert page.count('<div class="mermaid"') == 3
     assert '<pre class="mermaid"' not in page
 
@@ -148,7 +148,7 @@ def test_browser_searches_local_files(site: Path, browser: str, tmp_path: Path) 
     ],
 )
 def test_scripts_of_others_are_unchanged(path: str, digest: str) -> None:
-    """They are files of npm packages; the digests are those of the published files."""
+    """The scripts are files of npm packages; the digests are those of the published files."""
     file = THEME / "assets" / path
     assert hashlib.sha256(file.read_bytes()).hexdigest() == digest
     assert "Permission is hereby granted" in (file.parent / "LICENSE").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The page of sizes is what the memory plan computes, for public checkpoints."""
+"""The page of sizes equals the results of the memory plan for public checkpoints."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", page.checkpoints())
 def test_configurations_have_the_published_number_of_parameters(name: str) -> None:
     published = page.checkpoints()[name]["parameters"]
-    # The plan leaves out norms and biases.
+    # The memory plan does not count norms and biases.
     assert published * 0.999 < page.sizes(name).parameters <= published
 
 
@@ -47,7 +47,7 @@ def test_fewest_gpus_are_enough_and_fewer_are_not(pair: page.Pair) -> None:
 
 
 def test_plan_and_page_have_the_same_weights() -> None:
-    """The parts of a plan on one GPU are those of the models' table."""
+    """The weights in a plan for one GPU equal those in the table of models."""
     pair = page.PAIRS[0]
     (device,) = page.planned(pair, "NVIDIA-B200", 1, "None").status["plan"]["memory"]["devices"]
     for role, name in (("target", pair.target), ("draft", pair.draft)):

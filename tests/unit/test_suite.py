@@ -1,4 +1,4 @@
-"""How the suite is run: which tests share a process, and which are left out."""
+"""How the suite runs: which tests share a process, and which tests it leaves out."""
 
 import ast
 import functools
@@ -43,7 +43,7 @@ def test_lanes_are_taken_before_files() -> None:
 
 
 class Worker:
-    """A process of a run: what the scheduler sees of it."""
+    """A worker process of a test run, with the methods that the scheduler calls."""
 
     shutting_down = False
 
@@ -111,7 +111,7 @@ def test_every_group_has_files(group: str) -> None:
 
 @functools.cache
 def imported(file: Path) -> frozenset[Path]:
-    """The files of tests/ and operator/ that a file imports, and those of their packages."""
+    """Return the files of tests/ and operator/ that a file imports, with their `__init__.py`."""
     names = set[str]()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -167,7 +167,7 @@ def test_a_group_counts_as_passed_when_all_of_its_tests_have(
 
 
 def report(name: str, passed: bool) -> pytest.TestReport:
-    """The report of one test of two."""
+    """Return the report of a test in a group of two tests."""
     return pytest.TestReport(
         nodeid=name,
         location=("", None, name),

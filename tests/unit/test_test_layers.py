@@ -1,4 +1,4 @@
-"""A layer of the tests imports `support`, programs and itself, and no other layer."""
+"""A layer of the tests imports only `support`, the programs and itself."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = {path.name for path in TESTS.iterdir() if any(path.rglob("*.py"))}
-# People run these: the layers test them or use them.
+# Folders with programs that people run; the layers test or use them.
 PROGRAMS = {"bench", "campaigns", "cluster", "demo", "release"}
-# A hundred times faster than a syntax tree. No import here names several packages.
+# A regular expression is a hundred times faster than `ast`. No import names several packages.
 IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.M)
-# Importing folder, imported folder: the reason.
+# (importing folder, imported folder): the reason why the import is allowed.
 _OPERATOR = (
     "the operator as a process, with its audit log, is a handle of the control plane's tests"
 )
@@ -29,13 +29,13 @@ EXCEPTIONS = {
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The folders of tests/ that a file imports from."""
+    """Yield the folders of tests/ that a file imports from."""
     yield from set(IMPORT.findall(path.read_text("utf-8"))) & FOLDERS
 
 
 @cache
 def imports_across() -> dict[tuple[str, str], list[str]]:
-    """Importing and imported folder, and the files that do it."""
+    """Return the files with an import across layers, by importing and imported folder."""
     pairs: dict[tuple[str, str], list[str]] = {}
     for path in sorted(TESTS.rglob("*.py")):
         name = path.relative_to(TESTS)
@@ -43,7 +43,7 @@ def imports_across() -> dict[tuple[str, str], list[str]]:
         for folder in imported(path):
             if folder not in (own, "support") and (own == "support" or folder not in PROGRAMS):
                 pairs.setdefault((own, folder), []).append(str(name))
-    # `support` is below all others, but for the folders and processes of `cluster`.
+    # `support` may import only `cluster`, for its folders and processes.
     pairs.pop(("support", "cluster"), None)
     return pairs
 

@@ -1,4 +1,4 @@
-"""What the tutorial shows of the command line is what the command line prints."""
+"""The command line's output in the tutorial equals its real output."""
 
 import json
 import re
@@ -20,7 +20,7 @@ SAMPLE = "manifests/samples/reference-draft-target.yaml"
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the page lets a reader write."""
+    """Return a folder with the files that the tutorial asks the reader to write."""
     shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
     sample = (ROOT / SAMPLE).read_text("utf-8")
     (tmp_path / "longer.yaml").write_text(sample.replace("draftTokens: 4", "draftTokens: 6"))
@@ -36,7 +36,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(beginning: str) -> tuple[Result, str]:
-    """The result of the page's command that begins so, and the text block after it."""
+    """Run the page's command with this beginning; return its result and the next text block."""
     match = re.search(
         rf"(?ms)^({re.escape(beginning)}[^\n]*)\n```\n\n```[^\n]*text[^\n]*\n(.*?)^```$", PAGE
     )

@@ -1,4 +1,4 @@
-"""The package: what README's line installs plans like the checkout, without Rust and sources."""
+"""README's `pip install` gives the same plans as the checkout, without Rust and sources."""
 
 import os
 import shutil
@@ -15,13 +15,13 @@ from support.quickstarts import ROOT, typed
 pytestmark = pytest.mark.slow
 
 UV = str(Path(sys.executable).with_name("uv"))
-# What a package is made of; no library of the BLS.
+# The sources of a package; the BLS's library is not among them.
 SOURCES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "operator")
 COMPILED = "libtriton_specdec.*"
 
 
 def run(*argv: str, cwd: Path, **environment: str) -> str:
-    """Run a program outside of the checkout's environment; returns what it printed."""
+    """Run a program outside of the checkout's environment, and return its output."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         argv, cwd=cwd, env=kept | environment, capture_output=True, text=True, check=False
@@ -32,7 +32,7 @@ def run(*argv: str, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel that is built from the sources alone."""
+    """Return a wheel that is built from the sources alone."""
     folder = tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__", "target", "train", COMPILED)
     for name in SOURCES:
@@ -47,7 +47,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment in which README's `pip install` was run."""
+    """Return the `bin` folder of an environment in which README's `pip install` was run."""
     (line,) = [c for c in typed(ROOT / "README.md") if c[:2] == ["pip", "install"]]
     folder = tmp_path_factory.mktemp("installed")
     run(UV, "venv", "--quiet", "--python", sys.executable, "environment", cwd=folder)
@@ -86,7 +86,7 @@ def test_shell_completes_commands_and_options(installed: Path, tmp_path: Path, s
 def test_samples_are_planned_and_rendered_as_by_the_checkout(
     installed: Path, tmp_path: Path
 ) -> None:
-    """In one process for each installation, because a start takes longer than a plan."""
+    """Each installation runs all samples in one process: a start takes longer than a plan."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, pathlib\n"
@@ -111,7 +111,7 @@ def test_samples_are_planned_and_rendered_as_by_the_checkout(
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """The rendered files."""
+    """Return the content of all files in a folder by their path."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert len(files) > 300
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -1,8 +1,8 @@
-"""A bare NumPy Llama: the bound that the Reference engine's steps are measured against.
+"""A bare NumPy Llama: the baseline for the step times of the Reference engine.
 
-The same mathematics, straight from a Hugging Face checkpoint, without a line of the product: no
-requests, no scheduling, no cache management beyond two fixed arrays. Projections are stored in
-blocks [columns / 64, inputs, 64] and the key cache is transposed, as in the figures it repeats.
+It computes the same mathematics from a Hugging Face checkpoint, without product code: no
+requests, no scheduling, and only two fixed arrays as cache. Projections are stored in blocks
+[columns / 64, inputs, 64] and the key cache is transposed, as in the figures that it repeats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _project(x: Floats, blocks: Floats) -> Floats:
 
 
 class Bare:
-    """One sequence, no bookkeeping."""
+    """A model that caches keys and values of one sequence."""
 
     def __init__(self, checkpoint: Path, capacity: int = 512) -> None:
         self.c = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ class Bare:
         return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
     def step(self, tokens: npt.NDArray[np.int64], start: int) -> Floats:
-        """Compute [rows, vocabulary] logits of rows at `start`, `start + 1`, ..."""
+        """Compute [rows, vocabulary] logits of tokens at `start`, `start + 1`, ..."""
         rows, end = tokens.size, start + tokens.size
         groups, width = self.heads // self.kv, self.heads * self.size
         mask = np.triu(np.full((rows, rows), -np.inf, np.float32), 1)

@@ -21,7 +21,7 @@ class Client:
         self._connection = grpc.InferenceServerClient(url)
         self._model = model
         self._asking = False
-        # Connecting belongs to no answer's time.
+        # Connect now, so that no answer's time includes it.
         self._connection.is_server_live()
         self._replies: queue.SimpleQueue[tuple[Any, Any, float]] | None = None
         if streaming:
@@ -29,7 +29,7 @@ class Client:
             self._connection.start_stream(self._take)
 
     def close(self) -> None:
-        """End the connection, and an answer that is still running with it."""
+        """Close the connection, and cancel an answer that is still running."""
         if self._replies is not None:
             self._connection.stop_stream(cancel_requests=self._asking)
         self._connection.close()
@@ -38,8 +38,8 @@ class Client:
         """Send a request and wait for the end of its answer.
 
         Returns:
-            the moments at which its parts came, the empty end of a stream among them, on the
-            clock of `time.perf_counter`.
+            the times at which the parts of the answer arrived, including the empty end of a
+            stream, on the clock of `time.perf_counter`.
 
         Raises:
             grpc.InferenceServerException: with the server's message.
@@ -62,7 +62,7 @@ class Client:
         return times
 
     def give_up(self, **values: Any) -> None:
-        """Send a request and cancel it behind the first part of its answer."""
+        """Send a request and cancel it after the first part of its answer."""
         assert self._replies is not None
         self._connection.async_stream_infer(self._model, request_inputs(values))
         _, error, _ = self._replies.get(timeout=_SECONDS)
@@ -76,8 +76,9 @@ class Client:
 
 
 def prompt(client: int, request: int) -> str:
-    """A prompt whose last token differs from client to client and from request to request.
+    """Return a prompt whose last token differs between clients and between requests.
 
-    The bench's engines read only this token, so answers differ in how their rounds fall.
+    The bench's engines read only this token, so acceptance in each round differs between
+    answers.
     """
     return f"{request} {string.ascii_lowercase[(client + request) % 26]}"

@@ -1,9 +1,9 @@
-"""A streaming server in a process of its own that stamps every chunk with its clock.
+"""A streaming server in its own process that writes time stamps into every chunk.
 
-`python -m bench.baseline.clock CHUNKS SECONDS` prints its ports of gRPC and of HTTP and serves
-until its stdin ends. A chunk's text is the moment at which the request came and the one at which
-the chunk left, on the clock that all processes of a Linux machine share. What the server still
-does with a chunk after that, and the kernel, count as the client's error.
+`python -m bench.baseline.clock CHUNKS SECONDS` prints its gRPC and HTTP ports and serves until
+its stdin ends. A chunk's text holds two times: when the request arrived, and when the chunk left.
+The clock is the same in all processes of a Linux machine. Time that the server and the kernel
+spend on a chunk after its stamp counts as the client's error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INPUTS = ("text_input", "max_tokens", "stream", "exclude_input_in_output")
 
 
 class Clock(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """Answers every request with as many chunks, one every so many seconds."""
+    """Answers every request with `chunks` chunks, one every `seconds` seconds."""
 
     def __init__(self, chunks: int, seconds: float) -> None:
         self._chunks = chunks
@@ -68,7 +68,7 @@ def _chunk(text: str) -> Any:
 
 
 class Events(asyncio.Protocol):
-    """The same over HTTP, on a socket: each request is answered with events."""
+    """The same server over HTTP: it answers each request with server-sent events."""
 
     def __init__(self, chunks: int, seconds: float) -> None:
         self._chunks = chunks
@@ -88,7 +88,7 @@ class Events(asyncio.Protocol):
         length = int(head.partition(_LENGTH)[2].split(b"\r\n")[0] or 0)
         if ended and len(body) >= length:
             self._unread = b""
-            # The loop has the clock of `time.monotonic`.
+            # The event loop uses the clock of `time.monotonic`.
             self._later(1, now, self._loop.time())
 
     def _later(self, number: int, received: float, begun: float) -> None:
@@ -108,14 +108,14 @@ class Events(asyncio.Protocol):
 
 
 async def serve(chunks: int, seconds: float) -> None:
-    """Until stdin ends, so that no server outlives its bench."""
+    """Serve until stdin ends, so that no server outlives its bench."""
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Clock(chunks, seconds), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     loop = asyncio.get_running_loop()
     events = await loop.create_server(lambda: Events(chunks, seconds), "127.0.0.1", 0)
-    # What is here stays, and does not stop the clock to be walked over.
+    # Exempt existing objects from garbage collection, which would delay chunks.
     gc.collect()
     gc.freeze()
     print(port, events.sockets[0].getsockname()[1], flush=True)

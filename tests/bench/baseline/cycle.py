@@ -1,9 +1,8 @@
 """A pair of Llama checkpoints with a known acceptance rate, and their engines.
 
-Attention and feed-forward are zero, so the next token depends on the last one alone. The target
-walks one long cycle of tokens; the draft takes the same step except at a share of them, where it
-steps elsewhere. What remains of a step is a few small products: nearly all of its time is the
-simulated one.
+Attention and feed-forward are zero, so the next token depends only on the last token. The target
+repeats one long cycle of tokens. The draft predicts the same next token, except after a fixed
+share of the tokens. A step computes few small products, so nearly all of its time is simulated.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SEED = 7
 
 @dataclass(frozen=True)
 class Pair:
-    """Engine directories, and the tokenizer's."""
+    """The directories of the engines and of the tokenizer."""
 
     target: Path
     draft: Path
@@ -40,13 +39,13 @@ class Pair:
 
 
 def build(folder: Path, acceptance: float, max_batch: int, max_draft_tokens: int) -> Pair:
-    """Write both checkpoints and build their engines with the product's own build.
+    """Write both checkpoints and build their engines with the product's build program.
 
     Args:
-        acceptance: share of the tokens at which the draft takes the target's step, in [0, 1].
+        acceptance: share, in [0, 1], of the tokens after which the draft predicts as the target.
     """
     numbers = random.Random(_SEED)
-    # Token 0 ends answers; it lies on no cycle.
+    # Token 0 ends answers, so the cycle omits it.
     cycle = list(range(1, _VOCABULARY))
     numbers.shuffle(cycle)
     target = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
@@ -65,7 +64,7 @@ def build(folder: Path, acceptance: float, max_batch: int, max_draft_tokens: int
             "key": role,
             "limits": {
                 **limits,
-                # The executor keeps the draft length free.
+                # The executor reserves the draft length at the end of a sequence.
                 "maxSeqLen": _CONTEXT + drafts,
                 "maxNumTokens": 8 * _CONTEXT,
             },
@@ -113,7 +112,8 @@ def _tensors(steps: dict[int, int]) -> dict[str, npt.NDArray[np.float32]]:
     places = np.random.default_rng(_SEED).standard_normal((_VOCABULARY, _HIDDEN))
     places /= np.linalg.norm(places, axis=1, keepdims=True)
     head = np.zeros_like(places)
-    # A token's logit is highest behind the token that steps to it, whose place is this row.
+    # A row of the head sums the embeddings of the tokens before its token: after these tokens,
+    # its logit is highest.
     for token, following in steps.items():
         head[following] += places[token]
     layer = "model.layers.0"

@@ -24,8 +24,8 @@ class Answer:
     """A prompt and the target's greedy answer, in tokens.
 
     Attributes:
-        drafts: for each token of prompt and answer, the tokens that the draft proposes in its
-            place and after it, with their log probabilities; none for the prompt.
+        drafts: for each token of prompt and answer, the draft's proposal from its position on,
+            with log probabilities. Proposals for tokens of the prompt are empty.
     """
 
     prompt: list[int]
@@ -33,13 +33,13 @@ class Answer:
     drafts: list[list[tuple[int, float]]]
 
     def right(self) -> list[bool]:
-        """For each token of the answer, whether the draft would have proposed it."""
+        """Return for each token of the answer whether the draft proposes it."""
         firsts = [proposed[0][0] for proposed in self.drafts[len(self.prompt) :]]
         return [first == token for first, token in zip(firsts, self.answer, strict=True)]
 
 
 def answers(folder: Path, tokens: int, drafted: int) -> list[Answer]:
-    """The answers to the pair's prompts, with `drafted` tokens of each proposal."""
+    """Return answers to the pair's prompts, with proposals of `drafted` tokens."""
     target, draft = (
         open_engine(build(PAIR / role, folder / role)) for role in ("target", "draft")
     )
@@ -60,7 +60,7 @@ def _answer(target: Llama, draft: Llama, prompt: list[int], tokens: int, drafted
         proposed = _greedy(draft, buffer, prefix[len(known) :], drafted)
         drafts.append(proposed)
         known = prefix
-        # What the draft wrote behind the prefix is overwritten by the next proposal.
+        # The next proposal overwrites the draft's keys and values after the prefix.
         buffer.length = len(prefix)
     return Answer(prompt, answer, drafts)
 
@@ -68,7 +68,7 @@ def _answer(target: Llama, draft: Llama, prompt: list[int], tokens: int, drafted
 def _greedy(
     model: Llama, buffer: KVBuffer, new: list[int], tokens: int
 ) -> list[tuple[int, float]]:
-    """The likeliest tokens after `new`, which the buffer lacks, with their log probabilities."""
+    """Add `new` to the buffer; return the likeliest next tokens with log probabilities."""
     generated: list[tuple[int, float]] = []
     logits = _step(model, buffer, new)
     while True:

@@ -19,18 +19,18 @@ class TritonPythonModel:
     """Serves as draft and as target, one request after another."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Have the logits of some steps, which are the same every time."""
+        """Allocate the logits, which are the same in every response."""
         parameters = json.loads(args["model_config"])["parameters"]
         width = int(parameters["logits"]["string_value"])
         self._logits = np.zeros((1, 1, _MOST_LOGITS, width), np.float32)
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer with the prefix, the draft tokens and what is missing to the length asked for."""
+        """Answer with the prefix, the draft tokens and new tokens up to the requested length."""
         return [answer(request, self._logits) for request in requests]
 
 
 def answer(request: Any, logits: Any = None) -> Any:
-    """The response to one request: both outputs, and logits of the new tokens for a draft."""
+    """Return the response to a request: both outputs, and a draft's logits of the new tokens."""
     given = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
     ids, asked = given["input_ids"].reshape(-1), int(given["request_output_len"].item())
     drafted = given.get("draft_input_ids", np.empty(0, np.int32)).reshape(-1)

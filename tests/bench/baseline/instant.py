@@ -1,8 +1,8 @@
-"""Target, draft and the models around them in one process, which answer at once.
+"""A server whose target, draft and text models answer at once.
 
 `python -m bench.baseline.instant` prints its port and serves until its stdin ends. Both engines
-continue a prompt with 1 for each token asked for, so that every draft token is accepted and no
-answer ends before its limit.
+continue a prompt with token 1 up to the requested length. Every draft token is therefore accepted,
+and no answer ends before its limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EMPTY = np.zeros((1, 2, 0), np.int32)
 
 
 class Instant(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """See the module. Engines are decoupled, the text models are not, as the operator serves."""
+    """The server. Engines are decoupled and text models are not, as the operator serves them."""
 
     async def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         config = model_config_pb2.ModelConfig(name=request.name)
@@ -72,7 +72,7 @@ class Instant(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
             answer.infer_response.CopyFrom(
                 _response(output_ids=ids, sequence_length=np.array([[ids.size]], np.int32))
             )
-            # Triton's Python backend ends its last response with the flag, without another.
+            # As in Triton's Python backend, the last response carries the flag.
             answer.infer_response.parameters["triton_final_response"].bool_param = True
             yield answer
 
@@ -87,7 +87,7 @@ def _response(**arrays: Any) -> Any:
 
 
 async def serve() -> None:
-    """Until stdin ends, so that no server outlives its bench."""
+    """Serve until stdin ends, so that no server outlives its bench."""
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Instant(), server)
     port = server.add_insecure_port("127.0.0.1:0")

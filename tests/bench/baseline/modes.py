@@ -27,7 +27,7 @@ from support.bench_report import Report
 from support.triton_server import Server
 
 _ROUND_MS = LENGTH * DRAFT_MS + TARGET_MS
-# Requests whose first chunk is waited for, and tokens of each.
+# _FIRSTS requests measure the time to the first chunk; each generates _FEW tokens.
 _FIRSTS = 40
 _REPEATS = 3
 _FEW = 12
@@ -41,12 +41,12 @@ _DRAFT_SHARE = 0.1
 def logits(report: Report, files: dict[str, str], runs: int, tokens: int) -> None:
     """Print what a megabyte of logits adds to a round, on engines that answer at once.
 
-    Each run has a server of its own: how fast memory is copied differs by up to a factor of two
-    between servers, and stays the same for the life of one.
+    Each run starts its own server. The speed of copying memory differs by up to a factor of two
+    between servers, and is constant within each server.
 
     Args:
-        files: a repository without pipelined drafting. A request with logits never uses it
-            (ADR 0096), so what it saves other requests would count as a cost of the logits.
+        files: a repository without pipelined drafting. Requests with logits never use
+            it (ADR 0096), so its gain for other requests would count as a cost of the logits.
     """
     costs, plain = [], []
     for _ in range(runs):
@@ -59,8 +59,8 @@ def logits(report: Report, files: dict[str, str], runs: int, tokens: int) -> Non
 
 
 def _logits(server: Server, tokens: int) -> tuple[float, int]:
-    """Milliseconds that a megabyte of logits adds on this server, and the tokens of a proposal."""
-    # What an engine's first megabytes take is the memory that it did not have yet.
+    """Return the milliseconds that a megabyte of logits adds, and the tokens of a proposal."""
+    # Not measured: an engine allocates memory for its first logits.
     drive(server, BLS, 1, tokens, streaming=False, use_draft_logits=True)
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(_REPEATS):
@@ -73,7 +73,7 @@ def _logits(server: Server, tokens: int) -> tuple[float, int]:
 
 
 def _copying(steps: int) -> float:
-    """Milliseconds that this machine takes to copy a megabyte of logits once, to new memory."""
+    """Return the milliseconds of copying a megabyte of logits once, to new memory."""
     source = np.ones((steps, LOGITS), np.float32)
     begun = time.perf_counter()
     for _ in range(20):
@@ -82,7 +82,7 @@ def _copying(steps: int) -> float:
 
 
 def chunks(report: Report, server: Server, runs: int, tokens: int) -> None:
-    """Print when a stream's chunks come, of one client with engines that take their time."""
+    """Print how late a stream's chunks arrive, beyond the steps of a round, for one client."""
     firsts, gaps = [], []
     for _ in range(runs):
         late = []
@@ -100,9 +100,9 @@ def chunks(report: Report, server: Server, runs: int, tokens: int) -> None:
 
 
 def grid(report: Report, folder: Path, tokens: int) -> None:
-    """Print the shares of the bound that one client reaches over acceptances and lengths.
+    """Print one client's share of the bound for all acceptances and draft lengths.
 
-    The shorter the steps, the more of them the simulated engines themselves take.
+    With shorter steps, the engines' own computation takes a larger share of a step.
     """
     reached: dict[float, list[float]] = {step: [] for step in _STEPS}
     for acceptance in _ACCEPTANCES:

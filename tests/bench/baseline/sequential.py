@@ -1,8 +1,8 @@
-"""A draft/target loop shaped like the guides': one request after another, each call blocking.
+"""A draft/target loop like that of the guides: one request at a time, with blocking calls.
 
-Tokenizing is two further calls, the whole prefix goes along in every round, the answer comes once.
-`max_tokens` -1 makes so many rounds of calls with the same two tiny tensors and answers with the
-seconds of one round: what a round costs at least in this server.
+Tokenizing takes two further calls. Every round sends the whole prefix. The answer is not streamed.
+With `max_tokens` -1 the loop calls both engines 500 times with tiny tensors, and answers with the
+median seconds of such a round: the minimum cost of a round in this server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TritonPythonModel:
     """One process of the loop."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer every request before the next one is read."""
+        """Answer the requests one after another."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A model of Triton's Python backend that stamps its pieces, like the server of `clock.py`.
+"""A model for Triton's Python backend that writes time stamps into its pieces, like `clock.py`.
 
 Parameters: the number of `pieces` of an answer, and the `seconds` between them. The text of a
-piece is the moment at which the request came to the model and the one at which the piece left.
+piece holds two times: when the request reached the model, and when the piece left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TritonPythonModel:
         self._thread.join()
 
     def _later(self, sender: Any, number: int, received: float) -> None:
-        # The loop's clock and that of the stamps are one on Linux, CLOCK_MONOTONIC.
+        # On Linux, the loop and the stamps both use CLOCK_MONOTONIC.
         moment = received + number * self._seconds
         self._loop.call_at(moment, self._send, sender, number, received)
 

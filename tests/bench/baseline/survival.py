@@ -1,8 +1,8 @@
-"""What it gains to cut the draft model's proposals by their log probabilities.
+"""The gain of cutting the draft model's proposals by their log probabilities.
 
-The engines are simulated at 20 ms a step of the target and 2 ms of the draft. Their tokens and log
-probabilities are those of the shipped pair, in answers where the target accepts 0.6 to 0.8 of the
-draft's tokens. Acceptance varies along an answer as it does with that pair.
+The engines simulate 20 ms for a target step and 2 ms for a draft step. Their tokens and log
+probabilities come from answers of the shipped pair for which the target accepts 0.6 to 0.8 of the
+draft's tokens. Acceptance therefore varies within an answer as it does for that pair.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ GOAL = 1.05
 _ACCEPTANCE = (0.6, 0.8)
 _ANSWERS = 12
 _TOKENS = 96
-# Times that all prompts are sent before the first measurement, so that the policy knows the costs.
+# Passes over all prompts before the first measurement, so that the policy knows the costs.
 _FIRST = 2
 
 
 @dataclass(frozen=True)
 class Service:
-    """A server, and the prompts with the answers that it has to give."""
+    """A server, and the prompts with their expected answers."""
 
     server: Server
     texts: list[tuple[str, str]]
 
     def speed(self, clients: int, **more: int) -> float:
-        """Tokens a second of so many clients.
+        """Return the tokens per second of this many clients.
 
         Raises:
-            RuntimeError: an answer is not the target's own.
+            RuntimeError: an answer differs from the target's own.
         """
 
         def answer(text: tuple[str, str]) -> None:
@@ -65,7 +65,7 @@ class Service:
 
 
 def compare(report: Report, folder: Path, runs: int) -> None:
-    """Print the speed of adaptive proposals as a share of the best fixed length's."""
+    """Print the speed of adaptive proposals relative to the best fixed draft length."""
     least, most = _ACCEPTANCE
     recorded = [
         answer

@@ -1,4 +1,4 @@
-"""What many requests leave behind in the server's process, which the BLS is a part of."""
+"""The memory that many requests leave behind in the server's process, which runs the BLS."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from support.server_memory import memory_of
 from support.triton_server import Server
 
 _TOKENS = 8
-# Of twelve requests ten are answered, one is refused and one given up.
+# Of twelve requests, the server answers ten and refuses one, and the client cancels one.
 _OF = 12
 _REFUSED, _GIVEN_UP = 10, 11
 _REQUESTS = 12_096
 _RUNS = 3
-# Until then the allocator still takes what it keeps from then on.
+# Requests of the warm-up, in which the allocator still takes memory that it keeps.
 _WARM = 18_000
 _GROWTH = 0.02
 _MB = 1e6
@@ -30,7 +30,7 @@ _MB = 1e6
 def traces(report: Report, server: Server) -> None:
     """Print what 10 000 answers, 1 000 refusals and 1 000 cancels add to a warm server.
 
-    One growth proves little: the allocator now and then takes a piece that it keeps.
+    One measured growth proves little: the allocator sometimes takes memory and keeps it.
     """
     _ask(server, _WARM)
     shared = memory_of(server).shared
@@ -50,7 +50,7 @@ def traces(report: Report, server: Server) -> None:
 
 
 def resident(server: Server) -> float:
-    """Bytes of the server's own process."""
+    """Return the resident bytes of the server's own process."""
     status = Path(f"/proc/{server.processes()[0]}/status").read_text("ascii")
     return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
@@ -64,7 +64,7 @@ def _ask(server: Server, requests: int) -> tuple[int, int, int]:
 
 
 def _client(server: Server, number: int, requests: int) -> tuple[int, int, int]:
-    """Numbers of answers, refusals and cancels; a cancel ends the connection with its stream."""
+    """Return the numbers of answers, refusals and cancels. A cancel closes the connection."""
     counts = [0, 0, 0]
     turns = itertools.count(number)
     while sum(counts) < requests:

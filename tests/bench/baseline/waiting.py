@@ -1,7 +1,7 @@
-"""Whether clients wait for each other only where that helps, with calls of many rows and of one.
+"""Whether rounds wait for each other only where it helps, with many rows a call and with one.
 
-The engines take time and compute nothing, so that the figures show the time of the BLS. Either the
-calls in flight share the steps of an engine, or each runs at a speed of its own.
+The engines take time and compute nothing, so the figures show the time of the BLS. Either the
+in-flight calls share the steps of an engine, or each call runs at its own speed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from specdec.triton.plan import Synchronization
 from support.bench_report import Report
 
 _KINDS: tuple[Synchronization, ...] = ("Measured", "Never", "Always")
-# Of the bound where calls share steps; of the speed without waiting where they do not.
+# Goals: _ONE and _MANY are shares of the bound, _OWN is a share of the speed without waiting.
 _ONE, _MANY, _OWN = 0.95, 0.85, 0.97
 
 
 def shared_steps(
     report: Report, pair: Pair, rows: int, runs: int, tokens: int, seconds: float
 ) -> None:
-    """Print shares of the bound where the calls in flight share steps."""
+    """Print shares of the bound when in-flight calls share steps."""
     one, many = [], []
     with serving(simulated(repository(pair, streaming=True, rows=rows), "Shared")) as server:
         for _ in range(runs):
@@ -45,7 +45,7 @@ def shared_steps(
 def own_speed(
     report: Report, pair: Pair, rows: int, runs: int, tokens: int, seconds: float
 ) -> None:
-    """Print the speed where each call runs at its own, and its share of that without waiting."""
+    """Print speeds of calls with their own speed, also as shares of the speed without waiting."""
     speeds: dict[Synchronization, list[float]] = defaultdict(list)
     with ExitStack() as stack:
         servers = {}

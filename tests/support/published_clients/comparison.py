@@ -1,4 +1,4 @@
-"""`speculative_decoding_test`: speculated texts against those of the ensemble."""
+"""`speculative_decoding_test`: compares texts of speculative decoding and of the ensemble."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.published_clients.end_to_end import end_to_end
 def speculative_test(
     urls: tuple[str, str, str], records: Sequence[Mapping[str, str]], *, bls: bool
 ) -> tuple[int, int]:
-    """Compare texts; returns how many differ from the ensemble's or are empty, and all of them.
+    """Compare texts; return the number that is empty or differs from the ensemble, and the total.
 
     Args:
         urls: of the target, the draft and the control.

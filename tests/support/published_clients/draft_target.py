@@ -1,4 +1,4 @@
-"""`e2e_grpc_speculative_decoding_client`: speculation by calls of the client to both engines."""
+"""`e2e_grpc_speculative_decoding_client`: speculation by a client that calls both engines."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def draft_target(
     draft_tokens: int = 5,
     request_id: str = "1",
 ) -> str:
-    """Decode one prompt; returns the whole text.
+    """Decode one prompt; return the whole text.
 
     Args:
         urls: of the target with `postprocessing`, and of the draft with `preprocessing`.
         prompt: the result begins with it.
-        length: most new tokens.
+        length: maximum number of new tokens.
         models: the target's name and the draft's.
-        draft_tokens: of a round.
-        request_id: of every call.
+        draft_tokens: number of draft tokens in a round.
+        request_id: id of every call.
     """
     target_url, draft_url = urls
     with (
@@ -52,7 +52,7 @@ class _Loop:
     request_id: str
 
     def decode(self, prompt: str, length: int, draft_tokens: int) -> _Ids:
-        """The ids of the prompt and of at most `length` new tokens."""
+        """Return the ids of the prompt and of at most `length` new tokens."""
         start, common = self._prepare(prompt, length)
         ids, proposed = start, None
         while True:
@@ -71,7 +71,7 @@ class _Loop:
                 return ids
 
     def text(self, ids: _Ids) -> str:
-        """The text of all ids."""
+        """Return the text of all ids."""
         inputs = {
             "TOKENS_BATCH": np.expand_dims(ids, (0, 1)),
             "SEQUENCE_LENGTH": np.array([[len(ids)]], np.int32),
@@ -81,7 +81,7 @@ class _Loop:
         return text
 
     def _prepare(self, prompt: str, length: int) -> tuple[_Ids, Inputs]:
-        """The prompt's ids, and the inputs of every engine call."""
+        """Return the prompt's ids, and the inputs that all engine calls share."""
         inputs = {
             "QUERY": np.array([[prompt.encode()]], object),
             "REQUEST_OUTPUT_LEN": np.array([[length]], np.int32),
@@ -111,7 +111,7 @@ def _continuation(ids: _Ids, length: int) -> Inputs:
 
 
 def _tokens(result: Any) -> tuple[_Ids, int]:
-    """The tokens of the only beam of the only row, and the sequence length."""
+    """Return the tokens of the only beam of the only row, and the sequence length."""
     ids = np.squeeze(result.as_numpy("output_ids").astype(np.int32), axis=(0, 1))
     lengths = result.as_numpy("sequence_length")
     assert lengths.shape == (1, 1)

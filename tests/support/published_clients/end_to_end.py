@@ -1,4 +1,4 @@
-"""`end_to_end_grpc_client`: prompts to the ensemble or the BLS, always over a gRPC stream."""
+"""`end_to_end_grpc_client`: sends prompts to the ensemble or the BLS, always on a gRPC stream."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _STATISTICS = ("return_kv_cache_reuse_stats", "return_perf_metrics")
 
 @dataclass
 class Reading:
-    """What `end_to_end` has read.
+    """The result of `end_to_end`.
 
     Attributes:
-        texts: for each prompt.
+        texts: the text for each prompt.
         statistics: the numbers of each response.
         arrays: log probabilities and logits of the last response.
-        responses: their number.
+        responses: the number of responses.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ def end_to_end(
     """Send prompts and read the answers.
 
     Args:
-        url: of the gRPC endpoint.
+        url: address of the gRPC endpoint.
         model: Triton name.
         prompts: one request for each, or one request with a row for each if `batched`.
         length: max_tokens.
@@ -57,8 +57,8 @@ def end_to_end(
         batched: see `prompts`.
         flags: inputs `return_...` to set; their outputs are requested and read.
         biased: send empty lists of bias words and weights, as the client's callers do.
-        request_id: of every request.
-        **extra: further inputs of one value, such as num_draft_tokens.
+        request_id: id of every request.
+        **extra: further inputs with one value each, such as num_draft_tokens.
     """
     values = {
         "stream": streaming,

@@ -1,4 +1,4 @@
-"""Requests of the published clients, and the outputs that their flags ask for."""
+"""Requests of the published clients, and the outputs that their flags request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUTPUTS_OF_FLAG = {
 def streamed(
     client: Any, model: str, inputs: Inputs, names: Sequence[str], request_id: str
 ) -> list[Any]:
-    """The responses to one request on a stream of its own, read after the stream has ended."""
+    """Send a request on its own stream; return its responses after the stream has ended."""
     replies: queue.Queue[Any] = queue.Queue()
     client.start_stream(callback=lambda result, error: replies.put(error or result))
     outputs = [grpc.InferRequestedOutput(name) for name in names] or None

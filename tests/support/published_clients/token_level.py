@@ -1,4 +1,4 @@
-"""`inflight_batcher_llm_client`: token ids to an engine; a stream or one unary call."""
+"""`inflight_batcher_llm_client`: sends token ids to an engine, on a stream or in a unary call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 120.0
 
 @dataclass
 class Tokens:
-    """What `token_level` has read.
+    """The result of `token_level`.
 
     Attributes:
         ids: the prompt and the new tokens.
@@ -45,14 +45,14 @@ def token_level(
     """Send one prompt and read the answer.
 
     Args:
-        url: of the gRPC endpoint.
+        url: address of the gRPC endpoint.
         prompt: token ids.
         length: request_output_len.
         model: Triton name.
-        streaming: use a stream, which the model must be deployed for.
+        streaming: use a stream, which the deployed model must support.
         draft: draft_input_ids.
         flags: inputs `return_...` to set; their outputs are read.
-        request_id: of the request.
+        request_id: id of the request.
     """
     one: Mapping[str, Any] = {
         "input_lengths": len(prompt),

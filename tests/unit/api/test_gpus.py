@@ -24,7 +24,7 @@ def test_a_common_product_is_known(product: str, memory: int, capability: str) -
 @pytest.mark.parametrize(
     ("product", "shown"),
     [
-        # What nvidia-smi shows for these slices, MiB.
+        # The memory in MiB that nvidia-smi shows for these MIG slices.
         ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", 9728),
         ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb.me", 9728),
         ("NVIDIA-A100-SXM4-80GB-MIG-2g.20gb", 19968),

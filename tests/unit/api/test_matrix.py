@@ -1,4 +1,4 @@
-"""The support matrix is complete, and its document repeats it."""
+"""The support matrix is complete, and its page has the same content."""
 
 import re
 
@@ -63,7 +63,7 @@ def test_the_default_server_of_tensorrt_has_no_publicly_known_fault() -> None:
         ("tritonserver:25.12", "25.12"),
         ("tritonserver:26.07-py3", None),
         ("tritonserver:27.01-py3", None),
-        # Nothing is known of these.
+        # The release of these images is unknown.
         ("registry:25.03/tritonserver:ours", None),
         ("tritonserver:25.03.1-ours", None),
         ("tritonserver:1.2.1", None),
@@ -75,7 +75,7 @@ def test_the_tag_of_an_image_gives_the_release_of_its_server(
 ) -> None:
     releases = vulnerable_release("TensorRT", image)
     assert releases == ((release, "26.07") if release else None)
-    # The Reference image is built from a wheel, whatever its tag.
+    # The Reference image contains Triton from a wheel, so its tag does not matter.
     assert vulnerable_release("Reference", image) == ("24.10", "26.07")
 
 

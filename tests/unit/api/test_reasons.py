@@ -1,4 +1,4 @@
-"""The condition reasons: complete, in plain sentences, and the source of what lists them."""
+"""The condition reasons: complete, in plain sentences, and the source of all lists of reasons."""
 
 import ast
 import re
@@ -49,7 +49,7 @@ def test_what_is_generated_from_reasons_is_up_to_date() -> None:
 
 
 def raised() -> set[str]:
-    """The reasons that the build programs raise; they run in images that lack this package."""
+    """Return the reasons that build programs raise; their images lack the `specdec` package."""
     reasons = set()
     for path in PAYLOAD.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

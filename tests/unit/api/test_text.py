@@ -1,4 +1,4 @@
-"""Text from elsewhere on its way to people."""
+"""The operator cleans and shortens text from other programs before people read it."""
 
 import unicodedata
 

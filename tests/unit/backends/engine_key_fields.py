@@ -1,4 +1,4 @@
-"""Every field of the spec with another value, by what it does to the keys of engines."""
+"""A changed value for every field of the spec, grouped by its effect on engine keys."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -18,7 +18,7 @@ from specdec.api.value import Reference, SecretKey
 from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
 from support.simulated_cluster import source
 
-# Fields of one model, target or draft.
+# Fields of a model, which is the target or the draft.
 MODEL_BUILD = {
     "dtype": "BFloat16",
     "quantization.method": "FP8",
@@ -45,11 +45,11 @@ MODEL_RUN = {
     "kvCache.reuse": False,
     "kvCache.hostMemoryMiB": 1024,
 }
-# The key has the content of what is fetched, and not its source.
+# The key depends on the content of the fetched files, and not on their source.
 MODEL_SOURCES = {"source": source("elsewhere"), "engine.prebuilt": source("built")}
 DRAFT = "speculation.draftTarget.draft"
 
-# Types whose fields are one value here.
+# Types whose fields count as a single value here.
 WHOLE = (
     Source,
     Variable,
@@ -72,7 +72,7 @@ WHOLE = (
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The paths of all fields that are not made of further fields of ours."""
+    """Yield the paths of all fields without fields of their own; `WHOLE` types count as such."""
     for field in model.model_fields.values():
         kinds = [field.annotation, *get_args(field.annotation)]
         inner = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
@@ -184,7 +184,7 @@ RUN: dict[str, Any] = {
     **{f"target.{path}": value for path, value in MODEL_RUN.items()},
     **{f"{DRAFT}.{path}": value for path, value in MODEL_RUN.items()},
 }
-# Fields that neither the engine nor the server depends on.
+# Fields that affect neither the engine nor the server.
 NEITHER: dict[str, Any] = {
     "gpu.memoryMiB": 1000,
     "gpu.computeCapability": "9.0",

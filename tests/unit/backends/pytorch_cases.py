@@ -1,4 +1,4 @@
-"""Resources of backend PyTorch for tests, and what the backend makes of them."""
+"""Resources of the PyTorch backend for tests, and the files that the backend writes."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -30,7 +30,7 @@ EVERY = [(version, method) for version, rows in EXPECTED.items() for method in r
 
 
 def pytorch(method: str, version: str = "1.2.1", **spec: Any) -> Json:
-    """A valid resource; `spec` replaces whole parts of it."""
+    """Return a valid resource; `spec` replaces whole blocks of its spec."""
     speculation: Json = {"method": method, **deepcopy(BLOCKS.get(method, {}))}
     if method != "None":
         speculation["maxDraftTokens"] = 5
@@ -65,7 +65,7 @@ def configuration(cr: Json, **known: Any) -> Json:
 
 
 def errors(value: Json, version: str) -> list[str]:
-    """Violations of the generation's schema; keys of mappings are text there."""
+    """Return violations of this version's schema, in which keys of mappings are text."""
     written = yaml.safe_load(yaml.safe_dump(value))
     own = written.get("speculative_config", {})
     if "draft_len_schedule" in own:

@@ -1,6 +1,6 @@
-"""An engine's key holds every field that changes its bytes, and no other.
+"""An engine's key depends on every field that changes the engine's bytes, and on no other.
 
-`engine_key_fields` declares every field of the spec, once: a new field has to be there.
+`engine_key_fields` declares every field of the spec once, so a new field must be added there.
 """
 
 from dataclasses import replace
@@ -31,13 +31,13 @@ SOURCES = {
     *(f"target.{path}" for path in MODEL_SOURCES),
     *(f"{DRAFT}.{path}" for path in MODEL_SOURCES),
 }
-# Only a backend without engines has them.
+# Only backends without engines have these fields.
 ENGINELESS = {
     "runtime.frontend",
     "runtime.instances",
     *(path for path in leaves(Spec) if path.startswith(WITHOUT_ENGINE)),
 } - SOURCES
-# DraftTarget raises it to maxSeqLen, so only another method shows its effect.
+# DraftTarget raises this limit to maxSeqLen, so only another method shows its effect.
 INPUT = "target.limits.maxInputLen"
 DERIVED = {f"{DRAFT}.limits.maxInputLen"}
 METHODS = {

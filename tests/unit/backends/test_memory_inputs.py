@@ -1,4 +1,4 @@
-"""The footprints of public models, against their published figures."""
+"""The memory footprints of public models, compared with published figures."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_quantized_medusa_heads_count_for_quantizing() -> None:
     heads = checkpoint("heads", "qwen2-0.5b")
     given = {"target": checkpoint("target", "vicuna-7b"), "heads": heads}
 
-    # Three bytes for each parameter of the target, and the heads, on two GPUs.
+    # Each parameter of the target takes three bytes; target and heads are split over two GPUs.
     expected = (3 * 6738415616 + heads.bytes) / 2
     assert footprints(model, given)["target"].calibration == pytest.approx(expected, abs=1)
 
@@ -67,21 +67,21 @@ def test_quantized_medusa_heads_count_for_quantizing() -> None:
 def test_tensor_parallelism_splits_all_but_the_embedding() -> None:
     whole, part = of("llama-3.1-70b"), of("llama-3.1-70b", spec(tensor=4))
 
-    # (70.554e9 - 128256 x 8192) / 4 + 128256 x 8192 parameters of two bytes.
+    # A rank has (70.554e9 - 128256 x 8192) / 4 + 128256 x 8192 parameters of two bytes.
     assert part.parts["Weights"] / GIB == pytest.approx(34.32, abs=0.01)
     assert part.kv_per_token == whole.kv_per_token // 4
     assert part.parts["Activations"] < whole.parts["Activations"]
 
 
 def test_a_rank_holds_at_least_one_key_value_head() -> None:
-    # Four heads over eight ranks: each rank has one, and some have the same.
+    # Eight ranks share four heads: each rank has one head, and two ranks have the same.
     assert of("qwen2-7b", spec(tensor=8)).kv_per_token == 56 * 1024 // 4
 
 
 def test_pipeline_parallelism_splits_layers() -> None:
     need = of("llama-3.1-405b", spec(parallelism={"tensor": 8, "pipeline": 2}))
 
-    # 63 of 126 layers, one key/value head of eight, 128 wide, in two bytes.
+    # A rank has 63 of 126 layers and one of eight key/value heads, 128 values of two bytes.
     assert need.kv_per_token == 2 * 63 * 128 * 2
 
 
@@ -117,7 +117,7 @@ def test_footprint_includes_draft_heads() -> None:
     need = footprints(model, given)["target"]
 
     assert need.parts["Heads"] == heads.bytes
-    # EAGLE's one decoder layer beside the 32 of the target.
+    # EAGLE adds a decoder layer to the target's 32 layers.
     assert need.kv_per_token == 512 * 1024 * 33 // 32
 
 
@@ -127,14 +127,15 @@ def test_only_the_target_verifies_drafts() -> None:
 
     need = footprints(model, same)
 
-    # Ten draft tokens and the next one for each of eight sequences, or the next one alone.
+    # For each sequence, the target computes logits for ten draft tokens and the next token; the
+    # draft computes them only for the next token.
     assert need["target"].parts["Logits"] == 11 * need["draft"].parts["Logits"]
-    # 2048 and ten tokens in blocks of 64, and 2048.
+    # 2048 and ten tokens, rounded up to blocks of 64, and 2048 tokens.
     assert (need["target"].sequence, need["draft"].sequence) == (2112, 2048)
 
 
 def test_a_step_holds_every_draft_of_a_batch() -> None:
-    # 83 drafts and the next token for each of 128 sequences, more than maxNumTokens.
+    # 83 draft tokens and the next token for each of 128 sequences are more than maxNumTokens.
     limits = {"maxBatchSize": 128, "maxSeqLen": 2048, "maxNumTokens": 8192}
     block = {"method": "Lookahead", "lookahead": {}}
     need = [

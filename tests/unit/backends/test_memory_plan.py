@@ -1,4 +1,4 @@
-"""Two models on the GPUs of a rank plan."""
+"""The memory of one or two models on the GPUs of a rank plan."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_models_of_one_gpu_hold_as_many_tokens() -> None:
     assert made.kv_tokens == {"target": tokens, "draft": tokens}
     (device,) = made.devices
     assert device.name == "target+draft:0"
-    # A tenth of what the models leave stays free, and no more than a block of both beside it.
+    # A tenth of the memory beside the models stays free, plus at most a block of both caches.
     free = device.total - device.used + tokens * 160 * 1024
     assert 0 <= device.total - device.used - free * 0.1 < 64 * 160 * 1024 + 1
 
@@ -72,7 +72,7 @@ def test_a_rank_of_its_own_is_a_process_of_its_own() -> None:
     )
 
     grown = part(two, "target+draft:0", "runtime") - part(one, "target+draft:0", "runtime")
-    # The second rank, and the orchestrator's context and pool.
+    # The second rank takes memory, and so do the orchestrator's context and pool.
     assert grown == (1024 + 512) * MIB
 
 
@@ -117,7 +117,7 @@ def test_percentages_count_bytes_of_the_first_and_tokens_of_the_last_to_load() -
     for role, other in (("target", "draft"), ("draft", "target")):
         alone = device.total - own[role] - device.parts["runtime"]
         assert device.parts[f"{role}KvCache"] == alone * 30 // 100
-        # The other model has loaded before, with its cache.
+        # The other model and its cache were loaded before.
         left = alone - own[other] - device.parts[f"{other}KvCache"]
         beside = left * 30 // 100 // sizes[role].kv_per_token
         assert made.kv_tokens[role] == beside // 64 * 64
@@ -146,7 +146,7 @@ def test_weights_beyond_the_gpu_are_refused(sizes: Sizes, tensor: int, gpu: int)
 def test_a_cache_below_one_sequence_is_refused() -> None:
     long = footprint(engine(LLAMA_8B, batch=1, length=131072))
 
-    # 16 GiB of cache for one sequence beside 15 GiB of weights.
+    # One sequence needs 16 GiB of cache, beside 15 GiB of weights.
     made = plan(23028, on(), {"target": long}, NONE)
 
     assert not made.crowded

@@ -1,4 +1,4 @@
-"""What holds for every memory plan."""
+"""Properties of every memory plan."""
 
 import time
 from collections.abc import Mapping

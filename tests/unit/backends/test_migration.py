@@ -1,4 +1,4 @@
-"""What becomes of each field when a resource moves from engines to the LLM API."""
+"""The effect on each field when a resource migrates from engines to the LLM API."""
 
 import copy
 from pathlib import Path
@@ -17,7 +17,7 @@ BASELINE = load(str(SAMPLES["tensorrt-baseline"]))
 
 
 def changed(values: dict[str, Any], base: dict[str, Any] = BASE) -> dict[str, Any]:
-    """The base with these values, by path."""
+    """Return the base with these values, by path."""
     body = copy.deepcopy(base)
     for path, value in values.items():
         *parents, name = path.split(".")
@@ -30,7 +30,7 @@ def changed(values: dict[str, Any], base: dict[str, Any] = BASE) -> dict[str, An
 
 
 def value(body: dict[str, Any], path: str) -> Any:
-    """The value at a path; None without one."""
+    """Return the value at a path, or None."""
     for name in path.split("."):
         body = body.get(name, {})
     return body or None
@@ -55,7 +55,7 @@ REMOVED = {
     "spec.runtime.parameters": {"cuda_graph_mode": "true"},
     "spec.runtime.version": "0.19.0",
 }
-# What the API server asks for besides.
+# Further fields that the API server requires with a field.
 ALSO: dict[str, dict[str, Any]] = {
     "spec.speculation.draftTarget.draftServer.replicas": {
         "spec.speculation.draftTarget.topology": "TwoServers",
@@ -107,7 +107,7 @@ def test_other_field_is_kept(path: str) -> None:
     assert value(result.body, path) == KEPT[path]
 
 
-# With the base, because an engine of draft and target takes no other values itself.
+# Each with its base: engines of a target and a draft do not allow all of these values.
 NEEDS = {
     "spec.target.quantization.method": (BASELINE, "INT8SQ", "already quantized"),
     "spec.speculation.draftTarget.draft.quantization.method": (BASE, "FP8", "draft.source to a"),

@@ -1,4 +1,4 @@
-"""Backend PyTorch: its `model.yaml` by generation, and its repository."""
+"""The PyTorch backend: its `model.yaml` by version, and its repository."""
 
 import pytest
 import yaml

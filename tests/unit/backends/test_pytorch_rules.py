@@ -1,4 +1,4 @@
-"""Backend PyTorch: its rules, its checks of checkpoints, its memory and its pods."""
+"""The PyTorch backend: its rules, its checks of checkpoints, its memory and its pods."""
 
 from typing import Any
 
@@ -245,7 +245,7 @@ def test_memory_of_a_draft_is_on_the_gpus_of_the_target() -> None:
     alone, both = need("NGram", "1.2.1"), need("PARD", "1.3.0")
     assert both["target"].kv_per_token == 2 * alone["target"].kv_per_token
     assert both["target"].parts["DraftWeights"] == alone["target"].parts["Weights"]
-    # The size of compressed caches is not known.
+    # The memory plan does not know the size of a compressed cache.
     assert need("NGram", "1.2.1", architecture="DeepseekV3ForCausalLM") == {}
 
 

@@ -1,4 +1,4 @@
-"""How many rows a call of an engine has, and whether calls wait for each other in its queue."""
+"""The number of rows in an engine's call, and the delay of calls in the engine's queue."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,21 +18,21 @@ BLS = "tensorrt_llm_bls"
 
 
 def reference() -> Json:
-    """A draft and a target of the backend on CPUs."""
+    """Return a resource with a draft and a target on the Reference backend."""
     return put(tensorrt(), "runtime", {"backend": "Reference", "version": "0.19.0"})
 
 
 @pytest.mark.parametrize(
     ("cr", "fields", "rows", "delay"),
     [
-        # The calls of a round wait for each other, so that one step begins all of them.
+        # The calls of a round wait in the queue, so that one step starts all of them.
         (tensorrt, {}, 1, 500),
         (tensorrt, {f"{DRAFT}.rowsPerCall": 4}, 4, 500),
         (tensorrt, {f"{DRAFT}.rowsPerCall": 16}, 16, 0),
         (reference, {}, 16, 0),
         (reference, {f"{DRAFT}.rowsPerCall": 1}, 1, 500),
         (reference, {f"{DRAFT}.draft.limits.maxBatchSize": 1}, 1, 0),
-        # An engine that does not stream sends one response a call.
+        # An engine that does not stream sends a single response for each call.
         (reference, {"serving.streaming": False}, 1, 500),
     ],
 )

@@ -1,4 +1,4 @@
-"""Only the packages of backends and methods name one; all other code uses attributes."""
+"""Only the packages of backends and methods name a backend or method; others use attributes."""
 
 import ast
 import re
@@ -14,10 +14,10 @@ from specdec.api.matrix import matrix
 from specdec.api.speculation import Method
 
 PACKAGE = Path(specdec.__file__).parent
-# Each name of a backend or method, but not what merely starts with it: TensorRT-LLM, Lookaheads.
+# The name of a backend or method, and no longer word such as TensorRT-LLM or Lookaheads.
 NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
 BLOCKS = {method.key for method in Method}
-# Their own packages, and programs of other containers, which cannot read attributes.
+# The packages of methods and backends, and programs of other containers, which lack attributes.
 OWN = ("api/methods/", "backends/", "payload/")
 REVIEWED = {
     "api/speculation.py": "the enum of methods, and the union of their blocks",
@@ -36,7 +36,7 @@ REVIEWED = {
 
 
 def named(tree: ast.Module) -> Iterator[str]:
-    """Members of the enums, blocks of methods, and names in strings other than docstrings."""
+    """Yield the uses of enum members, of blocks of methods, and of names in other strings."""
     documents = {
         id(node.body[0].value)
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Engines have room for the draft tokens that the executor keeps free at the end of a sequence."""
+"""Engines have room for the draft tokens that the executor reserves after a sequence."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from support.simulated_cluster import resource, source
 from unit.pipeline.tensorrt import BLOCKS, engines, facts, parameters, plans, put, tensorrt
 
 LIMIT = 512
-# Draft tokens of a step: maxDraftTokens, nodes of a tree, beams x length, (w, n, g) = (7, 7, 7).
+# Draft tokens of a step: maxDraftTokens; nodes of a tree; beams x length; Lookahead's 7, 7, 7.
 DRAFTS = {
     "None": 0,
     "DraftTarget": 8,
@@ -38,7 +38,7 @@ def test_prompts_keep_their_limit(method: str) -> None:
 
 
 def test_prompts_of_rounds_reach_the_users_limit() -> None:
-    """Every round's prompt is the sequence so far, of the target and of the draft."""
+    """In every round the prompt of target and draft is the whole sequence so far."""
     built = {role: engine.plan["limits"] for role, engine in engines(tensorrt()).items()}
 
     assert built["target"]["maxInputLen"] == built["draft"]["maxInputLen"] == LIMIT

@@ -1,4 +1,4 @@
-"""The TensorRT backend: build plans, repositories and ranks of every method and topology."""
+"""The TensorRT backend: build plans, repositories and ranks for every method and topology."""
 
 from typing import Any
 
@@ -164,7 +164,7 @@ def test_the_ceiling_and_the_default_reach_the_bls() -> None:
         ({}, ("Fixed", "", "")),
         ({"type": "Adaptive"}, ("Adaptive", "0", "6")),
         ({"type": "Adaptive", "minLength": 1, "maxLength": 4}, ("Adaptive", "1", "4")),
-        # Never more than a request may ask for.
+        # The length stays within the ceiling for requests.
         ({"type": "Adaptive", "minLength": 7, "maxLength": 8}, ("Adaptive", "6", "6")),
     ],
 )

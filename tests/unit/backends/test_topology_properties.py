@@ -1,4 +1,4 @@
-"""What holds for a TensorRT resource whatever topology it is moved to, in any course of events."""
+"""Properties of a TensorRT resource after every change of topology and in any order of events."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ EVENTS = st.lists(st.sampled_from([*STEPS, "bind", "finish", "fail", "serve"]), 
 
 
 def shaped(cr: Json, shape: str) -> Json:
-    """A pair in one server or two, heads in one, or a target alone over two nodes."""
+    """Change to a pair in one or two servers, to Medusa heads, or to a target over two nodes."""
     method = {"medusa": "Medusa", "nodes": "None"}.get(shape, "DraftTarget")
     cr["spec"]["speculation"] = tensorrt(method)["spec"]["speculation"]
     if shape == "two":
@@ -34,7 +34,7 @@ def shaped(cr: Json, shape: str) -> Json:
 
 
 def fetched(world: World) -> Json:
-    """The fetch Job's result for every source of the spec."""
+    """Return the fetch Job's result for every source of the spec."""
     wide = FACTS | {"heads": 64, "kvHeads": 16}
     facts: Json = {"target": wide, "draft": wide, "heads": HEADS}
     models = {
@@ -72,7 +72,7 @@ def happen(world: World, event: str) -> None:
 
 
 def around(world: World, event: str) -> None:
-    """What the cluster does."""
+    """Apply an event of the cluster: bind, serve, finish or fail."""
     waiting = [name for name, job in world.jobs.items() if "status" not in job]
     if event == "bind":
         world.bind()
@@ -95,7 +95,7 @@ def sound(world: World, decision: Any) -> None:
 
 
 def succeed(world: World) -> None:
-    """Everything ends well from here on."""
+    """Resume the resource, delete failed Jobs, and let everything succeed from now on."""
     world.spec["suspend"] = False
     for name, job in list(world.jobs.items()):
         if any(c["type"] == "Failed" for c in job.get("status", {}).get("conditions", [])):
@@ -110,7 +110,7 @@ def succeed(world: World) -> None:
         world.serve()
 
 
-@settings(deadline=None, max_examples=examples(40))  # a course takes tens of milliseconds
+@settings(deadline=None, max_examples=examples(40))  # a list of events takes tens of milliseconds
 @given(st.sampled_from(SHAPES), EVENTS)
 def test_every_change_of_topology_ends_serving_and_idle(shape: str, events: list[str]) -> None:
     world = World(shaped(tensorrt(), shape))
@@ -136,7 +136,7 @@ def test_every_change_of_topology_ends_serving_and_idle(shape: str, events: list
 @settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from(SHAPES), EVENTS)
 def test_the_live_revision_serves_until_the_next_is_ready(shape: str, events: list[str]) -> None:
-    """A resource that served is never without a server, unless it is suspended."""
+    """A resource that has served always has a server, unless it is suspended."""
     world = World(shaped(tensorrt(), shape))
     succeed(world)
     for event in events:

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _frozen() -> None:
-    """Exempt the objects of earlier tests, which each collection would scan."""
+    """Exempt objects of earlier tests: otherwise every collection scans them."""
     gc.freeze()

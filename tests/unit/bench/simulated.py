@@ -41,13 +41,13 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
 
     Attributes:
         acceptance: chance that the draft agrees with the target at a token.
-        target_seconds, draft_seconds: of a step.
-        sleep: waits for them.
-        draft_tokens: draft length of requests that state none.
-        refuse: number of requests that are served; all later ones are refused.
+        target_seconds, draft_seconds: seconds of a step.
+        sleep: waits for these seconds.
+        draft_tokens: draft length of requests without `num_draft_tokens`.
+        refuse: number of requests that the server accepts; it refuses all later ones.
         stops_at: number of the request at which the server stops.
         seen: parameters of the requests, in order.
-        counted: rounds, drafted and accepted tokens of every draft length.
+        counted: rounds, drafted, accepted and generated tokens of every draft length.
     """
 
     acceptance: float = 0.8
@@ -67,7 +67,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         self.stop: Callable[[], object] = lambda: None
 
     def reached(self, count: int) -> threading.Event:
-        """An event that is set once this many requests have arrived."""
+        """Return an event that is set once this many requests have arrived."""
         with self._lock:
             event = self._reached.setdefault(count, threading.Event())
             if len(self.seen) >= count:
@@ -107,12 +107,12 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
             yield final
 
     def parts(self, given: dict[str, Any]) -> Iterator[Any]:
-        """The messages of an answer, each after the time of its steps."""
+        """Yield the messages of an answer, each after the time of its steps."""
         for new, drafted, accepted in self.rounds(given):
             yield _response("x" * new, drafted, accepted, new)
 
     def _given(self, request: Any) -> dict[str, Any] | None:
-        """The request's values; None if it must be refused."""
+        """Record and return a request's values; None if the server refuses the request."""
         given: dict[str, Any] = {}
         for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
             kind = TYPES.get(tensor.name)
@@ -120,7 +120,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         return self.admitted(given)
 
     def admitted(self, given: dict[str, Any]) -> dict[str, Any] | None:
-        """Record a request's values and return them; None if it must be refused."""
+        """Record a request's values and return them; None if the server refuses the request."""
         with self._lock:
             self.seen.append(given)
             count = len(self.seen)
@@ -132,7 +132,7 @@ class Simulated(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         return None if refused else given
 
     def rounds(self, given: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
-        """Each round's new tokens and the drafted and accepted tokens so far, after its steps."""
+        """Yield each round's new tokens, and the drafted and accepted tokens so far."""
         length = given.get("num_draft_tokens", self.draft_tokens)
         chance = random.Random(given["random_seed"])
         left, drafted, accepted = given["max_tokens"], 0, 0
@@ -165,7 +165,7 @@ def _response(text: str, drafted: int, accepted: int, tokens: int) -> Any:
 
 @contextmanager
 def served(simulated: Simulated) -> Iterator[str]:
-    """The address of the simulated BLS while it is served."""
+    """Yield the address of the simulated BLS while it is served."""
     server = grpc.server(ThreadPoolExecutor(max_workers=70))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(simulated, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -17,7 +17,7 @@ from unit.bench.simulated import OUTPUTS, TYPES, Simulated
 
 
 class Server(ThreadingHTTPServer):
-    """A server with a thread for each connection; `connections` are those so far."""
+    """A server with a thread for each connection; `connections` lists all of them."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore it: clients may close connections at any time."""
+        """Ignore the error: clients may close connections at any time."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -128,7 +128,7 @@ def _outputs(new: int, drafted: int, accepted: int) -> dict[str, Any]:
 
 @contextmanager
 def served_http(simulated: Simulated, context: ssl.SSLContext | None = None) -> Iterator[Server]:
-    """The server while it serves; over TLS with a context."""
+    """Yield the server while it serves; it uses TLS if `context` is given."""
     server = Server(simulated)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -1,4 +1,4 @@
-"""The recommended draft length, and what is stated where no difference was measured."""
+"""The recommended draft length, and the sentences for runs without a measured difference."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_lost_connection_exits_with_3_and_keeps_the_results(
     assert "It did not complete" in html.read_text("utf-8")
 
 
-# A test that runs in the background ignores SIGINT, and its children inherit that.
+# A test run in the background ignores SIGINT, and its child processes inherit this.
 INTERRUPTIBLE = """
 import signal
 from specdec.cli import main

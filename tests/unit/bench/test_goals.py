@@ -1,4 +1,4 @@
-"""The benchmarks of the clients run at small scale; their goals apply to idle machines only."""
+"""The client benchmarks at small scale, without their goals, which need an idle machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark over HTTP: equal results to gRPC, and its connections."""
+"""The benchmark over HTTP: the same results as over gRPC, and its use of connections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_each_client_keeps_one_connection() -> None:
     with served_http(simulated) as server:
         settings = Settings(concurrency=[3], requests=6, output_tokens=4, resamples=100)
         asyncio.run(measure(Connection(server.url), settings))
-        # One for the model's configuration, one for the first requests.
+        # One connection for the model's configuration, one for the first requests, 3 clients.
         assert len(server.connections) == 1 + 1 + 3
     assert len(simulated.seen) > 2 * 6
 
@@ -96,7 +96,7 @@ def test_results_before_a_lost_connection_are_kept() -> None:
 
 
 def send_requests(url: str, count: int = 1) -> list[Sample]:
-    """The samples of requests that a single client sends."""
+    """Return the samples of requests that a single client sends."""
 
     async def ask() -> list[Sample]:
         endpoint = Http(Connection(url, timeout=60))
@@ -111,9 +111,9 @@ def send_requests(url: str, count: int = 1) -> list[Sample]:
 
 @contextmanager
 def scripted(*answers: str, kept: bool = False) -> Iterator[str]:
-    """A server that gives each connection the next answer and then closes it.
+    """Yield the address of a server that sends one answer on each connection, then closes it.
 
-    With `kept` it closes the connection when the next request has arrived.
+    With `kept` the server closes the connection only when the next request arrives.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

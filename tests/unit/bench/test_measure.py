@@ -25,12 +25,12 @@ def run(simulated: Simulated, **values: Any) -> Report:
 
 
 def tokens_per_round(acceptance: float, length: int) -> float:
-    """Leviathan et al. 2023, equation 1."""
+    """Return the expected tokens per round: Leviathan et al. 2023, equation 1."""
     return float((1 - acceptance ** (length + 1)) / (1 - acceptance))
 
 
 def timed(server: Simulated, settings: Settings, length: int) -> Turn:
-    """The answers of an arm, on a clock that only the server's steps advance."""
+    """Return the answers of an arm, on a clock that only the server's steps advance."""
     clock = 0.0
 
     def sleep(seconds: float) -> None:
@@ -80,7 +80,7 @@ def test_speedup_and_acceptance_are_those_of_the_closed_form(
     [arm] = report.levels[0].speculative
     expected = tokens_per_round(acceptance, length)
     assert arm.tokens_per_round == pytest.approx(expected, rel=0.05)
-    # Positions behind the first rejected one are drafted too.
+    # Draft tokens after the first rejected token count as drafted too.
     assert arm.acceptance_percent == pytest.approx(100 * (expected - 1) / length, rel=0.05)
     shares = [100 * acceptance**position for position in range(1, length + 1)]
     assert arm.acceptance_by_position == pytest.approx(shares, rel=0.05, abs=2)
@@ -112,8 +112,8 @@ def test_energy_is_the_sum_over_the_turns_of_an_arm() -> None:
 
 @pytest.mark.slow
 def test_speedup_is_measured_over_grpc() -> None:
-    # Its size depends on the load of the machine: `make bench NAME=client` compares it with the
-    # closed form.
+    # The size of the speedup depends on the load of the machine: `make bench NAME=client`
+    # compares it with the closed form.
     server = Simulated(0.8, 0.03, 0.003)
     report = run(server, concurrency=[4], requests=4, output_tokens=24, draft_tokens=[4], warmup=0)
     [level] = report.levels
@@ -131,7 +131,7 @@ def test_counts_agree_with_those_of_the_server() -> None:
     [level] = report.levels
     for arm in level.speculative:
         assert arm.draft_tokens is not None
-        # The server also counted the first requests and the warm-up, which are alike.
+        # The server's counts include the first requests and the warm-up, which are similar.
         counted = server.counted[arm.draft_tokens]
         assert arm.output_tokens == 20 * 40
         assert arm.acceptance_percent == pytest.approx(
@@ -156,7 +156,7 @@ def test_arms_send_the_same_requests_alternately() -> None:
         draft_tokens=[4],
         seed=5,
     )
-    # The first requests are one of each arm, then one per arm and client as warm-up.
+    # One first request per arm and one warm-up request per arm and client come before.
     timed = server.seen[2 + 2 * 2 :]
     arms = {
         length: sorted(

@@ -1,4 +1,4 @@
-"""What a streamed answer of OpenAI's API shows about drafts."""
+"""The counts of draft tokens in a streamed answer of the OpenAI API."""
 
 import json
 from typing import Any

@@ -76,7 +76,7 @@ def test_sentences_state_the_conclusions() -> None:
 
 @cache
 def whole_page() -> str:
-    """The page of the report; matplotlib draws its plots once for all tests."""
+    """Return the page of the report; matplotlib draws its plots once for all tests."""
     return as_html(report())
 
 
@@ -169,12 +169,12 @@ def test_browser_draws_every_plot(browser: str, tmp_path: Path, width: int) -> N
         inside = pixels[rows.min() : rows.max(), columns.min() + 2 : columns.max() - 1].astype(int)
         coloured = np.ptp(inside, axis=2) > 60
         assert coloured.sum() > 500, f"the plot {name} is empty"
-        # The drawing extends over the plot.
+        # The drawing covers more than half of the width.
         assert np.ptp(np.nonzero(coloured)[1]) > inside.shape[1] / 2
 
 
 def screenshot(browser: str, folder: Path, width: int) -> NDArray[np.uint8]:
-    """The page's pixels, with a border of its own colour around every figure."""
+    """Return the page's pixels, with a border of a different colour around every figure."""
     rules = "".join(
         f"figure#{name} {{ border-color: rgb({','.join(map(str, border(number)))}) }}"
         for number, name in enumerate(PLOTS)
@@ -202,7 +202,7 @@ def border(number: int) -> tuple[int, int, int]:
 
 
 def many_arms(count: int) -> Report:
-    """A report with that many draft lengths."""
+    """Return a report with this many draft lengths."""
     (level, *_) = report().levels
     arms = tuple(arm(length, 900.0 - 20 * length) for length in range(1, count + 1))
     return report(levels=(replace(level, speculative=arms),))
@@ -217,7 +217,7 @@ def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
         shapes = dict(re.findall(r'<path id="(m\w+)" d="([^"]*)"', plot.svg))
         used = {shapes[mark] for mark in re.findall(r'<use xlink:href="#(m\w+)"', plot.svg)}
         baseline = plot.name in ("latency", "throughput")
-        # Beside the marks, whiskers have one cap, and the two axes have ticks.
+        # Further shapes are the caps of the whiskers and the ticks of the two axes.
         caps = plot.name == "speedup"
         assert len(used) >= count + baseline + caps + 2, plot.name
 

@@ -52,7 +52,7 @@ def test_interval_covers_the_true_ratio_at_its_confidence() -> None:
         )
         assert speedup is not None
         covered += speedup.low <= 150 <= speedup.high
-    # 90 % of 200, four standard deviations wide; percentile intervals are a little narrow.
+    # 90 % of 200, plus or minus four standard deviations; percentile intervals are narrow.
     assert 155 <= covered <= 196
 
 

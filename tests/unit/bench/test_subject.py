@@ -1,4 +1,4 @@
-"""The facts of the measured resource at the top of a page."""
+"""The facts about the measured resource at the top of a report page."""
 
 from __future__ import annotations
 

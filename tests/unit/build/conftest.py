@@ -1,4 +1,4 @@
-"""A small checkpoint, and where its engine goes."""
+"""A small checkpoint, and the output folder of its engine."""
 
 from pathlib import Path
 

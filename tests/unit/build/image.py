@@ -1,4 +1,4 @@
-"""A TensorRT-LLM image for tests: its programs at their places, and builds run inside it."""
+"""A TensorRT-LLM image for tests: a folder with the image's programs, and builds that use it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ BUILD = (
     Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
 ).resolve()
 RECORDER = Path(__file__).with_name("recorder.py")
-# Folders of scripts: in a Triton image, and in one built as NVIDIA's release image.
+# Folders with scripts: in a Triton image, and in an image that is built like NVIDIA's releases.
 FOLDERS = ("examples", "tensorrt_llm/examples")
 TEMPLATES = "all_models/inflight_batcher_llm"
 
 
 @dataclass
 class Image:
-    """One image with a volume: checkpoints under `root`, engines under `root/engines`.
+    """An image with a volume: checkpoints under `root`, engines under `root/engines`.
 
-    Its builds check it first where `checked` is set; `renamed` selects the newer request fields.
+    With `checked`, builds check the image first; `renamed` selects the newer request fields.
     """
 
     root: Path
@@ -51,7 +51,7 @@ class Image:
         self.checkpoint("LlamaForCausalLM")
 
     def _describe(self) -> None:
-        """Add what a check reads beside the scripts, and what it expects."""
+        """Add templates, a package and expectations, which a check reads beside the scripts."""
         for model in MODELS:
             path = self.root / TEMPLATES / model / "config.pbtxt"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Image:
             f"sys.argv[:1] = [{str(RECORDER)!r}, {program!r}]",
             f"runpy.run_path({str(RECORDER)!r}, run_name='__main__')",
             "sys.exit()",
-            # For the check alone: the recorder reads its arguments itself.
+            # Only the check reads these lines; the recorder parses its arguments itself.
             *(script(program).splitlines() if self.checked else ()),
         )
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -83,7 +83,7 @@ class Image:
         return self.root / "engines" / "k1"
 
     def plan(self, **changes: Any) -> dict[str, Any]:
-        """The plan of an engine without speculation."""
+        """Return the plan of an engine without speculation; `changes` replace its members."""
         engine = {
             "pagedContextFmha": True,
             "fp8ContextFmha": False,
@@ -140,7 +140,7 @@ class Image:
         path = self.root / "plan.json"
         path.write_text(json.dumps(plan), encoding="utf-8")
         return subprocess.Popen(
-            # -S hides the installed packages: an image for TensorRT has none of ours, and no
+            # -S hides installed packages, because an image for TensorRT lacks our packages and
             # NumPy.
             [
                 *(sys.executable, "-S", str(BUILD), "--plan", str(path)),
@@ -153,7 +153,7 @@ class Image:
         )
 
     def build(self, plan: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        """Run a build to its end; returns its termination message and its output."""
+        """Run a build to its end, and return its termination message and its output."""
         (self.root / "termination.json").unlink(missing_ok=True)
         process = self.start(plan)
         output, _ = process.communicate(timeout=60)
@@ -163,14 +163,14 @@ class Image:
         return message, output
 
     def refused(self, plan: dict[str, Any]) -> tuple[str, str]:
-        """Run a build that must fail; returns reason and message."""
+        """Run a build that must fail, and return reason and message of its error."""
         error = self.build(plan)[0]["error"]
         assert "\n" not in error["message"]
         assert not self.output.exists()
         return error["reason"], error["message"]
 
     def runs(self) -> list[dict[str, Any]]:
-        """What was run so far: program and arguments."""
+        """Return program and arguments of every run so far."""
         path = self.root / "record"
         if not path.exists():
             return []
@@ -181,16 +181,16 @@ class Image:
         return [run["program"] for run in self.runs()]
 
     def arguments(self, program: str) -> dict[str, str]:
-        """The flags a program was last run with."""
+        """Return the flags of a program's last run."""
         last = [run["arguments"] for run in self.runs() if run["program"] == program][-1]
         pairs = [argument.removeprefix("--").partition("=") for argument in last]
         return {name: value for name, _, value in pairs}
 
     def made(self) -> dict[str, bytes]:
-        """The engine's files without the manifest, which holds times."""
+        """Return the engine's files without the manifest, which contains times."""
         files = {path.name: path.read_bytes() for path in self.output.iterdir()}
         return {name: data for name, data in files.items() if name != "manifest.json"}
 
     def left(self) -> list[str]:
-        """What lies beside the engines."""
+        """Return the names in the folder of engines."""
         return sorted(os.listdir(self.root / "engines"))

@@ -1,8 +1,8 @@
-"""Stands in for a program of a TensorRT-LLM image: checks its arguments, and writes its output.
+"""A fake program of a TensorRT-LLM image, which checks its arguments and writes output.
 
-`python3 recorder.py PROGRAM ARGUMENTS...`: the arguments are compared with the documented flags of
-that program (`flag_tables.json`); unknown flags, values of another type and missing ones end it as
-argparse would. Every run is appended to $RECORD. $SCENE may make it fail or stop in the middle.
+`python3 recorder.py PROGRAM ARGUMENTS...` compares the arguments with the program's documented
+flags (`flag_tables.json`). Like argparse, it refuses unknown flags, wrong types and missing flags.
+Every run is appended to $RECORD. $SCENE may make the program fail or stop in the middle.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def refuse(program: str, message: str) -> Any:
 
 
 def checkpoint(program: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The config of a TensorRT-LLM checkpoint."""
+    """Return the config of a TensorRT-LLM checkpoint."""
     base = values.get("base_model_checkpoint_dir")
     config: dict[str, Any] = {}
     if base:
@@ -109,7 +109,7 @@ def main(program: str, arguments: list[str]) -> None:
         print(f"Loading: {10 * rank + 10}%|####", end="\r", flush=True)
         if rank not in scene.get("skip", []):
             (output / f"rank{rank}.{kind}").write_bytes(seed * (rank + 1))
-        if "stop" in scene:  # report a step under way, and stay there
+        if "stop" in scene:  # report that the step is running, and wait in it
             Path(scene["stop"]).write_text(str(os.getpid()), encoding="utf-8")
             signal.pause()
         print(f"Serializing {output}/rank{rank}.{kind}", flush=True)

@@ -1,4 +1,4 @@
-"""Reference builds run as their Job runs them."""
+"""Run Reference builds in the same way as their Job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.reference_engines import BUILD
 def run(
     data: dict[str, Any] | str, tmp_path: Path, *options: str
 ) -> tuple[int, dict[str, Any], str]:
-    """Run a build with Python's options; returns (exit status, termination message, output)."""
+    """Run a build with options of Python; return (exit status, termination message, output)."""
     log = tmp_path / "termination.json"
     log.write_text("", encoding="utf-8")
     result = subprocess.run(
@@ -30,7 +30,7 @@ def run(
 
 
 def refused(data: dict[str, Any] | str, tmp_path: Path, *options: str) -> dict[str, str]:
-    """Run a build that must fail and leave nothing; returns its error."""
+    """Run a build that must fail and leave no files, and return its error."""
     status, message, _ = run(data, tmp_path, *options)
     assert status == 1
     engines = tmp_path / "engines"

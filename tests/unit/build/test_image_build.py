@@ -1,4 +1,4 @@
-"""A build checks its image before it runs anything, and reports what it read."""
+"""A build checks its image before it runs a program, and reports facts of the image."""
 
 from __future__ import annotations
 

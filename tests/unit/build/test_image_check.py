@@ -1,4 +1,4 @@
-"""Images of every release fit, and each drift of an image has the sentence that a user needs."""
+"""Images of every release pass the check, and each drift of an image has a clear message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Capture = Any
 
 
 def report(root: Path, version: str, capsys: Capture) -> dict[str, Any]:
-    """The JSON report of a check, and its exit status as `status`."""
+    """Return the JSON report of a check, with its exit status as `status`."""
     status = image_main.main([str(root), "--json"], json.dumps(expectations(version)))
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return {**result, "status": status}
@@ -65,7 +65,7 @@ def test_an_image_decides_the_names_of_request_fields(
 
 
 def replaced(path: str, old: str, new: str) -> Callable[[Path], None]:
-    """A drift: a text of a file is another one."""
+    """Return a drift that replaces a text in a file."""
 
     def drift(root: Path) -> None:
         text = (root / path).read_text("utf-8")
@@ -76,7 +76,7 @@ def replaced(path: str, old: str, new: str) -> Callable[[Path], None]:
 
 
 def removed(path: str) -> Callable[[Path], None]:
-    """A drift: a file or a folder is missing."""
+    """Return a drift that removes a file or a folder."""
 
     def drift(root: Path) -> None:
         if (root / path).is_dir():
@@ -88,7 +88,7 @@ def removed(path: str) -> Callable[[Path], None]:
 
 
 def flag(name: str) -> str:
-    """The beginning of a flag's definition."""
+    """Return the beginning of a flag's definition."""
     return f"add_argument('--{name}'"
 
 

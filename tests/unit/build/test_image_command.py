@@ -1,4 +1,4 @@
-"""`specdec image`: the check of a folder, and the check as one file for a container."""
+"""`specdec image`: the check of a folder, and the check as a single file for a container."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_program_needs_one_file_and_only_python(version: str, tmp_path: Path
     release = next(release for release in RELEASES if release.version == version)
     root = write(tmp_path / "image", release)
     result = subprocess.run(
-        # -I and -S: nothing of this environment, as in a container of the image.
+        # -I and -S hide this environment's packages, as in a container of the image.
         [sys.executable, "-I", "-S", str(program), "--json", str(root)],
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Flags of a program from its syntax tree."""
+"""The flags of a program, read from its syntax tree."""
 
 from __future__ import annotations
 

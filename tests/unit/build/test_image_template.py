@@ -1,4 +1,4 @@
-"""Templates of Triton's models, read without protobuf."""
+"""Templates of Triton's models, which are read without protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubectl plugin: its krew manifest, its archive, and what starts."""
+"""The kubectl plugin: its krew manifest, its archive, and the program that it starts."""
 
 import io
 import os
@@ -20,7 +20,7 @@ MANIFEST: dict[str, Any] = yaml.safe_load(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The plugin, installed as krew does it, and nothing else but what a shell needs."""
+    """Return a folder with only the plugin, installed as krew installs it."""
     with zipfile.ZipFile(io.BytesIO(plugin.archive())) as archive:
         for entry in archive.infolist():
             archive.extract(entry, tmp_path)
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def program(folder: Path, name: str) -> None:
-    """A program that prints its name and arguments."""
+    """Write a program that prints its name and arguments."""
     (folder / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
     (folder / name).chmod(0o755)
 

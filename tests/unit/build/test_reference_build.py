@@ -1,4 +1,4 @@
-"""The Reference build: what it leaves behind, and that nothing half-done has the final name."""
+"""The Reference build: its files, and no unfinished engine under the final name."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_leftovers_of_a_killed_build_are_removed(
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Path]:
-    """A checkpoint large enough to catch its build in the middle."""
+    """Yield a checkpoint whose build takes long enough to stop it in the middle."""
     tiny = Tiny(vocab=2000, hidden=1024, intermediate=2048, layers=4, heads=8, kv_heads=8)
     yield tiny.write(tmp_path / "checkpoints" / "slow")
     shutil.rmtree(tmp_path / "checkpoints")
@@ -110,7 +110,7 @@ def test_a_killed_build_publishes_nothing_and_the_next_one_succeeds(
         env={"SPECDEC_TERMINATION_LOG": str(log)},
     )
     assert process.stdout is not None
-    for line in process.stdout:  # a share of the weights is written, and not all
+    for line in process.stdout:  # wait until the build has written a part of the weights
         if re.fullmatch(r"progress phase=convert percent=[1-9]\d?\n", line):
             break
     process.send_signal(number)
@@ -125,7 +125,7 @@ def test_a_killed_build_publishes_nothing_and_the_next_one_succeeds(
 
 
 def test_a_full_volume_is_reported(checkpoint: Path, output: Path, tmp_path: Path) -> None:
-    """/dev/full takes the engine's place: the kernel answers every write with ENOSPC."""
+    """The engine's file is a link to /dev/full, where every write fails with ENOSPC."""
     program = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import engine_file, pathlib, "
         "build_engine; real = engine_file.write\n"
@@ -155,7 +155,7 @@ def test_a_full_volume_is_reported(checkpoint: Path, output: Path, tmp_path: Pat
 def test_all_spellings_of_weights_give_one_engine(
     checkpoint: Path, output: Path, tmp_path: Path
 ) -> None:
-    """One file or shards; float32 and what bfloat16 keeps of it."""
+    """A single file or shards, and float32 or bfloat16 of equal values, give the same engine."""
     weights = {
         name: (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         for name, array in load_file(checkpoint / "model.safetensors").items()

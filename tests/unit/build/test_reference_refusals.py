@@ -1,4 +1,4 @@
-"""Reference builds that cannot succeed: one sentence, and nothing left behind."""
+"""Reference builds that cannot succeed report a single sentence and leave no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorRT builds against programs that check their own arguments: every method and precision."""
+"""TensorRT builds of every method and precision, with fake programs that check arguments."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_every_rank_has_its_file(method: str, tensor: int, pipeline: int, tmp_pa
     assert "engine" in image.build(planned(image, method, **sizes))[0]
     ranks = sorted(name for name in image.made() if name.endswith(".engine"))
     assert ranks == sorted(f"rank{rank}.engine" for rank in range(tensor * pipeline))
-    # One GPU builds all ranks, one after another.
+    # A single GPU builds all ranks, one after another.
     assert image.arguments("trtllm-build")["workers"] == "1"
 
 
@@ -108,7 +108,7 @@ def test_every_quantization(
         "kvCache": cache,
         "calibration": {"dataset": "/models/$(touch x) text", "samples": 64},
     }
-    # Paged context attention reads an FP8 cache beside FP8 weights, and an INT8 cache never.
+    # Paged context attention supports an FP8 cache only with FP8 weights, and no INT8 cache.
     paged = cache == "Auto" or (cache == "FP8" and method in ("FP8", "W4A8AWQ", "NVFP4"))
     engine = {"pagedContextFmha": paged}
     plan = planned(image, mode, quantization=quantization, tensorParallel=2, engine=engine)
@@ -131,7 +131,7 @@ def test_redrafter_over_a_quantized_base_from_1_0(tmp_path: Path) -> None:
     given = image.arguments("convert-redrafter-1")
     assert "redrafter_no_greedy_search" in given
     assert (given["redrafter_num_beams"], given["tp_size"]) == ("4", "2")
-    assert given["dtype"] == "bfloat16"  # of the checkpoint: this converter knows no auto
+    assert given["dtype"] == "bfloat16"  # of the checkpoint: this converter has no "auto"
 
 
 def test_options_and_extra_flags_reach_the_build(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_options_and_extra_flags_reach_the_build(tmp_path: Path) -> None:
     assert given["use_paged_context_fmha"] == "disable"
     assert given["use_fp8_context_fmha"] == "enable"
     assert (given["gemm_plugin"], given["low_latency_gemm_plugin"]) == ("fp8", "fp8")
-    assert given["workers"] == "4"  # never more than ranks
+    assert given["workers"] == "4"  # at most the number of ranks
     assert (given["opt_num_tokens"], given["multiple_profiles"]) == ("64", "enable")
     assert {"fast_build", "gather_generation_logits"} <= given.keys()
 
@@ -164,7 +164,7 @@ def test_targets_larger_than_the_build_s_gpu_are_converted_on_the_host(
     mode: str, cache: str, on_host: bool, tmp_path: Path
 ) -> None:
     image = Image(tmp_path)
-    # Calibrating for an INT8 cache runs the model, so that one stays on the GPU.
+    # Calibration for an INT8 cache runs the model, so this conversion stays on the GPU.
     quantization = {"method": "None", "kvCache": cache}
     engine = {"pagedContextFmha": cache == "Auto"}
     assert (
@@ -182,7 +182,7 @@ def test_progress_grows_to_the_end(tmp_path: Path) -> None:
     assert percents == sorted(percents)
     phases = list(dict.fromkeys(phase for phase, _ in progress))
     assert phases == ["convert", "build", "manifest", "done"]
-    # Inside of a step, and not only at its ends.
+    # Progress also grows within a step.
     assert len({percent for phase, percent in progress if phase == "build"}) >= 4
 
 

@@ -1,4 +1,4 @@
-"""TensorRT builds that cannot succeed: refused before a program runs, or with a message."""
+"""TensorRT builds that cannot succeed: refused before a program runs, or ended with a message."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def image(tmp_path: Path) -> Image:
         ("none", {"engine": {"extraArgs": {"x": "\0"}}}, "NUL"),
         ("none", {"engine": {"extraArgs": {"max_draft_len": "5"}}}, "follows from the spec"),
         ("none", {"engine": {"extraArgs": {"output_dir": "/"}}}, "follows from the spec"),
-        # The program takes an unambiguous beginning, or another name, for the flag itself.
+        # The program also accepts an unambiguous prefix or an alias of a flag.
         ("none", {"engine": {"extraArgs": {"output_d": "/"}}}, "follows from the spec"),
         ("none", {"engine": {"extraArgs": {"max_decoder_seq_len": "9"}}}, "follows from the"),
         ("none", {"engine": {"extraArgs": {"output_timing_cache": "/x"}}}, "follows from the"),
@@ -82,7 +82,7 @@ def test_bad_plans_are_refused_before_anything_runs(
 
 
 def test_the_schema_and_the_build_keep_the_same_flags() -> None:
-    """An older schema, and `specdec plan`, lack the rule: then the build refuses the flag."""
+    """The build also refuses the flags: an older schema and `specdec plan` lack the rule."""
     root = Path(__file__).parents[3]
     source = (root / "operator/specdec/payload/build/tensorrt_flags.py").read_text("utf-8")
     flags = next(
@@ -177,7 +177,7 @@ def test_a_failing_program_is_reported_in_one_sentence(
 
 @pytest.mark.parametrize("dataset", ["acme/cnn_dailymail", "cnn_dailymail", "./cnn_dailymail"])
 def test_a_data_set_of_a_hub_brings_no_code_into_the_build(dataset: str, image: Image) -> None:
-    """The release's scripts load any name with `cnn_dailymail` in it, and trust its code."""
+    """The release's scripts load any data set named `*cnn_dailymail*`, and run its code."""
     quantization = {"method": "FP8", "calibration": {"dataset": dataset, "samples": 8}}
     reason, message = image.refused(image.plan(quantization=quantization))
     assert reason == "PlanInvalid"

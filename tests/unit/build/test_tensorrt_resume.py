@@ -1,4 +1,4 @@
-"""A TensorRT build is killed at every step: complete steps are kept, unfinished ones are not."""
+"""A TensorRT build that is killed in any step keeps its complete steps and repeats that step."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def three_steps(image: Image) -> dict[str, Any]:
 
 @contextmanager
 def stopped_at(image: Image, program: str, plan: dict[str, Any]) -> Iterator[tuple[Any, int]]:
-    """A build in the middle of a program: its process, and the program's."""
+    """Start a build that stops inside a program; yield its process and the program's id."""
     gate = image.root / "gate"
     gate.unlink(missing_ok=True)
     os.mkfifo(gate)
     image.scene = {program: {"stop": str(gate)}}
     process = image.start(plan)
-    pid = int(gate.read_text(encoding="utf-8"))  # returns when the program has written
+    pid = int(gate.read_text(encoding="utf-8"))  # returns when the program has written its id
     image.scene = {}
     try:
         yield process, pid
     finally:
         process.kill()
         process.communicate(timeout=30)
-        with suppress(ProcessLookupError):  # what a pod's end would take with it
+        with suppress(ProcessLookupError):  # the end of a pod would also end the program
             os.kill(pid, signal.SIGKILL)
 
 
@@ -65,7 +65,7 @@ def test_a_killed_build_goes_on_after_its_last_finished_step(
         assert not image.output.exists()
         if number == signal.SIGTERM:
             assert process.returncode == 1
-            with pytest.raises(ProcessLookupError):  # its program went with it
+            with pytest.raises(ProcessLookupError):  # the build has ended its program
                 os.kill(pid, 0)
             message = json.loads((tmp_path / "termination.json").read_text(encoding="utf-8"))
             assert message["error"]["reason"] == "Cancelled"
@@ -101,7 +101,7 @@ def test_a_step_with_other_arguments_is_not_taken_for_done(tmp_path: Path) -> No
 
 
 def test_a_second_builder_waits_and_uses_the_engine(tmp_path: Path) -> None:
-    """While a Job replaces its pod the old one may still run; the lock keeps them apart."""
+    """While a Job replaces its pod, the old pod may still run; a lock lets only one pod build."""
     image = Image(tmp_path)
     plan = image.plan()
     with stopped_at(image, "trtllm-build", plan) as (first, _):
@@ -130,7 +130,7 @@ def test_a_waiting_builder_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_a_volume_without_locks_still_builds(tmp_path: Path) -> None:
-    """Each builder has a folder of its own there; `flock` answers as such a file system does."""
+    """Without locks each builder uses its own folder; `flock` fails as on such a file system."""
     image = Image(tmp_path)
     program = (
         "import errno, fcntl, sys; sys.path.insert(0, sys.argv.pop(1)); import build_engine\n"

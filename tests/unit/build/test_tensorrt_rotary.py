@@ -1,4 +1,4 @@
-"""Rotary base and scaling of converted heads: restored, or refused with both values."""
+"""Rotary base and scaling of a converted checkpoint: restored, or refused with both values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LLAMA_3_1: Json = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-# A checkpoint's rotary fields, and the base and scaling that an engine of it must have.
+# A checkpoint's rotary fields, and the base and scaling that its engine must have.
 SOURCES: dict[str, tuple[Json, float, Json | None]] = {
     "llama-3.1": ({"rope_theta": 500000.0, "rope_scaling": LLAMA_3_1}, 500000.0, LLAMA_3_1),
     "llama-3.2": (
@@ -47,7 +47,7 @@ SOURCES: dict[str, tuple[Json, float, Json | None]] = {
         {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
     ),
     "none": ({"rope_theta": 500000.0, "rope_scaling": None}, 500000.0, None),
-    # Newer releases of transformers write one object.
+    # Newer releases of transformers write a single object.
     "rope-parameters": (
         {"rope_parameters": {**LLAMA_3_1, "rope_theta": 500000.0}},
         500000.0,
@@ -60,7 +60,7 @@ SOURCES: dict[str, tuple[Json, float, Json | None]] = {
     ),
     "llama-1": ({}, 10000.0, None),
 }
-# Method and release, and the program that adds its heads.
+# Method, release, and the program that adds the method's heads.
 CONVERTERS = [
     ("eagle", "0.18.0", "convert-eagle"),
     ("medusa", "0.19.0", "convert-medusa"),
@@ -70,19 +70,19 @@ CONVERTERS = [
 
 
 def loses(base: float, scaling: Json | None) -> Json:
-    """The config of a converter that ignores the checkpoint's rotary fields."""
+    """Return the config of a converter that ignores the checkpoint's rotary fields."""
     del base, scaling
     return {"rotary_base": 10000.0, "rotary_scaling": None}
 
 
 def reduces(base: float, scaling: Json | None) -> Json:
-    """The config of a converter that keeps the base, and of the scaling its type alone."""
+    """Return the config of a converter that keeps the base and only the type of the scaling."""
     kept = scaling and {"type": scaling.get("rope_type") or scaling["type"]}
     return {"rotary_base": base, "rotary_scaling": kept}
 
 
 def keeps(base: float, scaling: Json | None) -> Json:
-    """The config of a converter that loses nothing."""
+    """Return the config of a converter that keeps base and scaling."""
     return {"rotary_base": base, "rotary_scaling": scaling}
 
 
@@ -94,7 +94,7 @@ def converting(image: Image, program: str, source: Json, config: Json) -> None:
 
 
 def built(image: Image) -> Json:
-    """What `trtllm-build` read of the converted checkpoint."""
+    """Return the config of the converted checkpoint, as `trtllm-build` read it."""
     config: Json = json.loads((image.output / "config.json").read_text(encoding="utf-8"))
     model: Json = config["pretrained_config"]
     return model
@@ -120,7 +120,7 @@ def assert_rotary(config: Json, base: float, scaling: Json | None) -> None:
         (*row, source)
         for row in CONVERTERS
         for source in SOURCES
-        # From 1.0 on no engine has a factor of dynamic scaling: a test of its own.
+        # From 1.0 on an engine loses the factor of dynamic scaling, which has its own test.
         if (row[1], source) != ("1.2.1", "dynamic")
     ],
 )
@@ -232,7 +232,7 @@ def test_scaling_that_the_format_cannot_hold_ends_the_build(
     assert reason == "RotaryMismatch"
     for part in [*parts, version, "engine.prebuilt"]:
         assert part in message
-    # No GPU time went into an engine that answers wrongly.
+    # The build takes no GPU time for an engine with wrong answers.
     assert "trtllm-build" not in image.programs()
 
 

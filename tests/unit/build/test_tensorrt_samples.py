@@ -1,4 +1,4 @@
-"""Every sample, planned by the operator and built by the program: the two agree on the plan."""
+"""The build program can build the operator's plan of every sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checkpoints(model: SpeculativeModel) -> dict[str, Checkpoint]:
 
 
 def inside(image: Image, plan: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """The plan with the paths of a test's image in place of a pod's."""
+    """Return the plan with paths in the test's image instead of a pod's paths."""
     heads = facts.checkpoints.get("heads")
     assert plan["heads"] in (None, heads and heads.path)
     assert plan["output"] == f"/models/engines/{plan['key']}"
@@ -65,7 +65,7 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
         ranks = [name for name in image.made() if name.endswith(".engine")]
         assert len(ranks) == spec.parallelism.tensor * spec.parallelism.pipeline
         given = image.arguments("trtllm-build")
-        # As in every guide of TensorRT-LLM: the format of the model.
+        # As in every guide of TensorRT-LLM: "auto" is the number format of the model.
         assert given["gemm_plugin"] == "auto"
         compared = model.spec.speculation.block.compares_logits
         assert ("gather_generation_logits" in given) == compared

@@ -1,4 +1,4 @@
-"""Requests, and resources as the API server has them at several moments of an entry."""
+"""Requests, and resources as the API server stores them at several stages of an entry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def condition(
     }
 
 
-# The conditions of a served and measured resource with a draft, with the minute of each.
+# Type, reason and time of the conditions of a served and measured resource with a draft.
 _SERVED = [
     ("Accepted", "Valid", "03:00:01"),
     ("StorageReady", "Bound", "03:00:05"),
@@ -68,7 +68,7 @@ _SPEC: Json = {
     "storage": {"existingClaim": "models"},
     "benchmark": {"mode": "OnReady"},
 }
-# Without conditions.
+# The status without its conditions.
 _STATUS: Json = {
     "observedGeneration": 1,
     "phase": "Serving",
@@ -108,7 +108,7 @@ _STATUS: Json = {
 
 
 def served(**changes: Json | None) -> Json:
-    """A resource that passes; `changes` replace conditions by type, None removes one."""
+    """Return a resource that passes; `changes` replace conditions by type, None removes one."""
     conditions = {
         kind: condition(kind, "True", reason, at=f"2026-01-02T{at}Z")
         for kind, reason, at in _SERVED
@@ -134,7 +134,7 @@ def served(**changes: Json | None) -> Json:
 
 
 def alone() -> Json:
-    """A served resource without speculation."""
+    """Return a served resource without speculation."""
     body = served(
         SpeculationActive=condition("SpeculationActive", "False", "MethodNone"),
         OutputEquivalent=condition("OutputEquivalent", "Unknown", "MethodNone"),
@@ -147,7 +147,7 @@ def alone() -> Json:
 
 
 def load(one: float = 100.0, eight: float = 400.0, **changes: Any) -> Json:
-    """The result of a load with these tokens per second."""
+    """Return the result of a load test with these tokens per second at concurrency 1 and 8."""
     level = {"requests": 16, "failed": 0, "seconds": 2.0, "latencyP50Ms": 20.0}
     result = {
         "prompts": 4,
@@ -162,19 +162,19 @@ def load(one: float = 100.0, eight: float = 400.0, **changes: Any) -> Json:
 
 
 def state(out: Path, name: str) -> Json:
-    """The state of an entry in an output folder."""
+    """Return the result.json of an entry in an output folder."""
     document: Json = json.loads((out / "entries" / name / "result.json").read_text())
     return document
 
 
 def failing(reason: str = "InvalidSpec", message: str = "spec.x is 1: set it to 2") -> Json:
-    """A resource that the operator does not accept."""
+    """Return a resource that the operator does not accept."""
     first = condition("Accepted", "False", reason, message)
     return served(Accepted=first, Ready=condition("Ready", "False", reason, message))
 
 
 def waiting(kind: str, reason: str) -> Json:
-    """A resource that one of its stages holds back."""
+    """Return a resource that waits in the stage of this condition."""
     return served(
         **{
             kind: condition(kind, "False", reason, "wait"),

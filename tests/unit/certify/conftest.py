@@ -1,4 +1,4 @@
-"""A fake API server with an operator, a login to it, and the command against both."""
+"""A fake API server with an operator, a login to it, and the command that uses both."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Certify = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _frozen() -> None:
-    """Exempt the objects of earlier tests from the garbage collections of the load."""
+    """Freeze the objects of earlier tests, so that garbage collections of the load are fast."""
     gc.freeze()
 
 
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOperator]:
-    """With the shipped pair's claim, and no nodes."""
+    """Yield a server with the claim of the shipped pair and without nodes."""
     operator = FakeOperator()
     operator.objects["/api/v1/nodes"] = []
     operator.objects[f"{CLAIMS}/reference-pair"] = {"metadata": {"name": "reference-pair"}}
@@ -41,7 +41,7 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def certify(out: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
-    """Run the command with the Reference backend, without pauses between reads."""
+    """Return a function that runs the command with the Reference backend, without pauses."""
     monkeypatch.setattr(live, "INTERVAL", 0.0)
 
     def run(*arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""An API server with an operator that serves resources by a script, one step per read."""
+"""An API server whose operator follows a script; each read of a resource is a step."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Script = list[Json]
 
 
 def with_status(body: Json, source: Json) -> Json:
-    """The stored resource with the status of another one."""
+    """Return the stored resource with the status of another resource."""
     return {**body, "status": copy.deepcopy(source.get("status", {}))}
 
 
 @dataclass
 class FakeOperator(Api):
-    """Stores what is written; each read of a resource takes the next step of its script.
+    """Stores written objects; each read of a resource takes the next step of its script.
 
     Attributes:
-        scripts: statuses of a resource by its name; the last one repeats. Without a script a
-            resource serves at once.
-        results: result of the load by the name of the resource.
+        scripts: statuses of a resource by its name; the last status repeats. Without a script
+            a resource serves at once.
+        results: result of the load test by the name of the resource.
         writes: method and path of every write.
         rejected: HTTP status and message of writes, by path.
         flaky: number of reads of existing resources that fail before one succeeds.
@@ -67,7 +67,7 @@ class FakeOperator(Api):
         self.objects[EVENTS] = [event("certify-baseline"), event("another")]
 
     def created(self, kind: str = RESOURCES) -> list[str]:
-        """The names of the objects that were applied or created, in order."""
+        """Return the names of the applied and created objects, in order."""
         return [
             path.rpartition("/")[2]
             for method, path in self.writes
@@ -110,7 +110,7 @@ class FakeOperator(Api):
         return stored
 
     def _children(self, resource: Json) -> None:
-        """A Job of the operator's image and a serving pod."""
+        """Add a Job with the operator's image and a serving pod."""
         name = resource["metadata"]["name"]
         labels = {"specdec.dev/model": name, "app.kubernetes.io/component": "publish"}
         image = {"spec": {"containers": [{"name": "publish", "image": "operator:1"}]}}
@@ -133,7 +133,7 @@ class FakeOperator(Api):
         self.objects[f"{PODS}/{name}-0:8002/proxy/metrics"] = METRICS
 
     def _finish(self, path: str, job: Json) -> None:
-        """End a Job with its result."""
+        """End a Job with the result for its owner."""
         name = job["metadata"]["name"]
         owner = job["metadata"]["ownerReferences"][0]["name"]
         result = self.results.get(owner, {"throughput": load()})
@@ -178,7 +178,7 @@ class FakeOperator(Api):
 
     @override
     def respond(self, address: str) -> tuple[int, bytes]:
-        # Logs have a query; the selector of a list is part of it.
+        # The request of a log must limit its lines; the query of a list is its selector.
         parts = urlsplit(address)
         if parts.path.endswith("/log"):
             assert "tailLines" in parse_qs(parts.query)

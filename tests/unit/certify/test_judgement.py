@@ -1,4 +1,4 @@
-"""When an entry is done, when it failed and with which sentence, and when it passed."""
+"""When an entry is done, when it passed, and with which message it failed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_of(body: Json, clock: str = "03:20:00", past: list[Json] | None = None
 
 
 def blocked(kind: str, reason: str, message: str = "") -> Json:
-    """A resource that one of its stages holds back."""
+    """Return a resource that waits in the stage of this condition."""
     first = condition(kind, "False", reason, message)
     return served(**{kind: first, "Ready": condition("Ready", "False", reason, message)})
 
@@ -72,7 +72,7 @@ def test_blocking_reason_is_a_failure_after_its_limit() -> None:
     result = state(body, past, START, at("03:20:01"), LIMITS)
     sentence = "Available is CrashLoop: pod x restarted 2 times (for more than 10 minutes)"
     assert (result.problem, result.condition) == (sentence, ("Available", "CrashLoop"))
-    # Another reason in between starts the limit again.
+    # Another reason in between restarts the time limit.
     other = blocked("Available", "Starting", "pods are loading")
     again = history(history(past, other, "2026-01-02T03:15:00Z"), body, "2026-01-02T03:16:00Z")
     assert not state(body, again, START, at("03:20:01"), LIMITS).done
@@ -175,7 +175,7 @@ def test_speed_does_not_decide() -> None:
 
 
 def test_answers_that_the_operator_compared_are_not_judged_again() -> None:
-    # Another engine than the baseline's; the operator compared with the target of the same one.
+    # The baseline has another engine; the operator compared with the target in the same engine.
     verdict = judge(served(), load(answers=OTHER), load())
     assert verdict.outcome == "passed"
 

@@ -1,4 +1,4 @@
-"""Which entries are tried by the facts of a cluster; the operator accepts each of them."""
+"""The facts of a cluster decide which entries are tried; the operator accepts all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run: everything that passed, failed and was not tried, without foreign markup."""
+"""The page of a run: passed, failed and untried entries, and no markup from their texts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def html(states: dict[str, Json] = STATES, log: str = "") -> str:
 
 
 class Text(HTMLParser):
-    """Collects text, elements and addresses; raises for an element that is not closed."""
+    """Collects text, elements and links; raises an error for an element that is not closed."""
 
     _EMPTY = frozenset({"meta"})
 
@@ -126,7 +126,7 @@ def test_text_of_the_cluster_is_escaped() -> None:
     shown = Text(source)
     assert "script" not in shown.tags
     assert shown.text.count(HOSTILE) == 4
-    # Without scripts and foreign resources it can be opened anywhere.
+    # The page opens anywhere, because it has no scripts and loads nothing.
     assert all(link.startswith("#") for link in shown.links)
     assert not re.search(r"https?://|url\(", source)
 

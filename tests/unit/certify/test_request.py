@@ -1,4 +1,4 @@
-"""Options, sources and the GPUs of the nodes: what is valid, and the sentence where it is not."""
+"""Options, sources and the GPUs of nodes: valid values, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that continues, is added to or cleaned up, and what it leaves to its user."""
+"""A run that continues, gets more entries or is cleaned up, and objects that stay."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from unit.certify.fake_operator import CLAIMS, JOBS, RESOURCES, FakeOperator
 
 Json = dict[str, Any]
 Certify = Callable[..., Result]
-# Most of them run the certification several times.
+# Most of these tests run the certification several times.
 pytestmark = pytest.mark.slow
 
 
 def stopped_at(place: str, certify: Certify, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run until this function of `run` is called for the entry logits, and end there."""
+    """Interrupt a run when it calls this function of `run` for the entry logits."""
     original = getattr(run, place)
 
     def stop(*arguments: Any) -> Any:
@@ -36,7 +36,7 @@ def stopped_at(place: str, certify: Certify, monkeypatch: pytest.MonkeyPatch) ->
     assert "the same command continues" in result.stderr
 
 
-# While the resource is waited for, after its load ran, and before its result is written.
+# Interrupt while the run waits for the resource, after its load test, and before the result.
 @pytest.mark.parametrize("place", ["state", "judge", "stages"])
 def test_interrupted_run_continues_with_the_resource_that_exists(
     place: str, api: FakeOperator, certify: Certify, out: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,7 +49,7 @@ def test_interrupted_run_continues_with_the_resource_that_exists(
     api.writes.clear()
     result = certify()
     assert result.exit_code == 0, result.output
-    # Nothing runs twice: neither finished entries, nor the resource of the open one.
+    # Finished entries do not run again, and the interrupted entry keeps its resource.
     assert api.created() == ["certify-lookahead", "certify-ngram"]
     loaded = {name.rpartition("-throughput-")[0] for name in api.created(JOBS)}
     assert loaded == {"certify-logits", "certify-lookahead", "certify-ngram"}

@@ -1,4 +1,4 @@
-"""A run on a fake API server: results, resumption, clean-up, and errors in one sentence."""
+"""A run on a fake API server: results, resumption, clean-up, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_entry_that_applies_runs_and_is_deleted(
     assert api.created() == NAMES
     assert not [path for path in api.store if "certify" in path], "something is left"
     deleted = [path.rpartition("/")[2] for method, path in api.writes if method == "DELETE"]
-    # Each before the next one starts, because it may need the GPU; the claim is the last.
+    # Each resource is deleted before the next starts, which may need its GPU; the claim is last.
     assert deleted == [*NAMES, "specdec-certify"]
     order = [path.rpartition("/")[2] for _, path in api.writes if path.startswith(RESOURCES)]
     assert order == [name for name in NAMES for _ in ("PATCH", "DELETE")]
@@ -74,7 +74,7 @@ def test_load_runs_in_the_operators_image_beside_the_service(
     pod = job["spec"]["template"]
     assert pod["spec"]["containers"][0]["image"] == "operator:1"
     assert pod["spec"]["automountServiceAccountToken"] is False
-    # The operator lists its own children by this label.
+    # The operator lists its children by this label, so this Job must not have it.
     assert "specdec.dev/model" not in job["metadata"]["labels"] | pod["metadata"]["labels"]
     assert job["metadata"]["ownerReferences"][0]["name"] == "certify-baseline"
 
@@ -144,7 +144,7 @@ def test_terminal_gets_a_line_for_each_result(
     assert result.exit_code == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", result.stderr)
     assert "1/1 baseline passed (" in plain
-    # A terminal has a line that changes, in place of one for each step.
+    # A terminal shows a line that changes, instead of a line for each step.
     assert "baseline: starts" not in plain
     monkeypatch.delenv("FORCE_COLOR")
     assert "1/1 logits: starts" in certify("--only", "logits").stderr
@@ -189,7 +189,7 @@ def test_archive_has_every_file_and_no_secret(
     assert "[removed]" in content["entries/logits/result.json"]
     events = json.loads(content["entries/baseline/events.json"])["events"]
     assert [item["object"] for item in events] == ["SpeculativeModel certify-baseline"]
-    # A Secret is never read.
+    # The command never reads a Secret.
     assert not [path for path, _ in api.seen if "secrets" in path]
 
 

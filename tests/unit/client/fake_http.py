@@ -20,9 +20,9 @@ class Script:
     """The responses of the server.
 
     Attributes:
-        events: a JSON object each.
-        status: of the response to a request; if not 200, its body is the first event.
-        config: in place of a streaming model's configuration.
+        events: the JSON objects of the answer, or raw texts.
+        status: the HTTP status of the response to a request.
+        config: the model's configuration; None means that of a streaming model.
         pause: seconds between events.
         seen: paths, headers and bodies of the requests.
     """
@@ -43,7 +43,7 @@ class Script:
 
 @contextmanager
 def served(script: Script, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The endpoint's address while it is served; over TLS with a context."""
+    """Serve the endpoint and yield its address; use TLS if a context is given."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

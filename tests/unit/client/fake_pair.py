@@ -1,4 +1,4 @@
-"""A fake server with a target and a draft of known output; each byte of a text is a token."""
+"""A fake server whose target and draft have known output; each byte of a text is a token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,12 +31,12 @@ Next = Callable[[Sequence[int]], int]
 
 
 def counting(ids: Sequence[int]) -> int:
-    """A target that continues with the next letter and ends after z."""
+    """A target model: return the next letter, or the end token after z."""
     return END if ids[-1] == ord("z") else ids[-1] + 1
 
 
 def careless(ids: Sequence[int]) -> int:
-    """A draft of `counting` that is wrong about every third token."""
+    """A draft model for `counting`: return a wrong token at every third position."""
     return ord("?") if len(ids) % 3 == 0 else counting(ids)
 
 
@@ -45,9 +45,9 @@ class Pair(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
     """Models `tensorrt_llm` (decoupled) and `tensorrt_llm_draft`, with text models around them.
 
     Attributes:
-        max_seq_len: the limit that the server states.
-        room: max_seq_len and max_draft_len of the target's engine, which cuts answers as the
-            executor does; None cuts none.
+        max_seq_len: the limit in the configuration of `preprocessing`; empty for none.
+        room: max_seq_len and max_draft_len of the target's engine, which shortens answers as the
+            executor does; with None, the target does not shorten answers.
     """
 
     target: Next = counting
@@ -151,7 +151,7 @@ def response(**arrays: Any) -> Any:
 
 @contextmanager
 def served(pair: Pair) -> Iterator[str]:
-    """The pair's address while it is served."""
+    """Serve the pair and yield its address."""
     server = grpc.server(ThreadPoolExecutor(max_workers=40))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(pair, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -27,7 +27,8 @@ OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 class Script:
     """The responses of the server: chunks of text, the counts after each, or an error.
 
-    A unary request sets `asked`, waits for `answers`, and records whether the client still waits.
+    A unary request sets `asked` and waits for `answers`. It then records in `awaited` whether the
+    client still waits.
     """
 
     chunks: Iterable[str] = ("a", "b")
@@ -105,7 +106,7 @@ def _final() -> Any:
 
 
 def serve(script: Script) -> tuple[Any, str]:
-    """A started server and its address."""
+    """Start a server; return it and its address."""
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(FakeTriton(script), server)
     port = server.add_insecure_port("127.0.0.1:0")

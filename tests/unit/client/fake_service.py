@@ -25,13 +25,13 @@ class Service(Pair):
     """Both sides of a verification: the BLS and the baseline.
 
     Attributes:
-        wrong: prompt to which the answer of the BLS ends in another letter.
+        wrong: the prompt for which the answer of the BLS has a wrong last letter.
         absent: models that are not served.
         drafts: whether the BLS takes `num_draft_tokens`.
         counts: whether the BLS reports draft tokens: two rounds of three, two accepted in each.
         streams: whether the BLS is decoupled.
-        longest: length above which a prompt is refused.
-        stops_at: the call of the BLS from which on the server is unavailable; 0 for none.
+        longest: the longest prompt that the server accepts.
+        stops_at: number of the first call of the BLS that fails as unavailable; 0 for none.
     """
 
     wrong: str = ""

@@ -18,7 +18,7 @@ from specdec.cli.options import Protocol
 from specdec.client.errors import BadRequestError, UnreachableError
 
 DEFAULTS = {"namespace": None, "kube_context": None, "protocol": Protocol.GRPC}
-# Prints more than a pipe holds, as kubectl does for many connections.
+# The fake kubectl prints more than a pipe holds, as kubectl does for many connections.
 SCRIPT = """#!{python}
 import json, os, sys, time
 with open({log!r}, "a") as log:
@@ -35,12 +35,12 @@ time.sleep(600)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Where kubectl records its process and arguments."""
+    """Return the file in which the fake kubectl records its process ID and its arguments."""
     return tmp_path / "log"
 
 
 def kubectl(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
-    """Put a program with that name on PATH, and nothing else."""
+    """Create a fake kubectl and make it the only program on PATH."""
     file = folder / "bin" / "kubectl"
     file.parent.mkdir()
     log = str(folder / "log")
@@ -50,7 +50,7 @@ def kubectl(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 
 
 def calls(log: Path) -> list[list[str]]:
-    """The arguments of each call."""
+    """Return the arguments of each call."""
     return [json.loads(line)[1:] for line in log.read_text("utf-8").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""The client's loop at the end of a sequence, on a target that keeps room for drafts there."""
+"""The client's loop at the end of a sequence, where the target reserves room for draft tokens."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ def run(pair: Pair, prompts: list[str], **options: Any) -> list[Result]:
 
 
 def alone(prompt: str) -> str:
-    """What the target answers up to the limit."""
+    """Return what the target alone answers up to the limit."""
     ids = list(prompt.encode())
     while len(ids) < LIMIT:
         ids.append(counting(ids))
@@ -43,7 +43,7 @@ def test_a_smaller_request_keeps_its_own_limit() -> None:
 
 
 def test_an_engine_without_room_for_its_drafts_shortens_answers() -> None:
-    """What the operator prevents; an engine that cuts nothing would prove nothing."""
+    """The operator prevents this; the test shows that the fake engine does shorten answers."""
     pair = Pair(draft=counting, max_seq_len=str(LIMIT), room=(LIMIT, DRAFTS))
     results = run(pair, PROMPTS, max_tokens=50, draft_tokens=DRAFTS)
     assert any(result.text != alone(result.prompt) for result in results)

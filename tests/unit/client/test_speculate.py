@@ -39,7 +39,7 @@ def test_statistics_describe_each_round() -> None:
     with served(Pair()) as url:
         [result] = run(url, ["a"], max_tokens=7, draft_tokens=3)
     rounds = [(s.round.drafted, s.round.accepted) for s in result.steps]
-    # The first two tokens after the prompt are right, the third is wrong, and so on.
+    # The draft is right about the first two tokens after the prompt, and wrong about the third.
     assert rounds[0] == (3, 2)
     assert result.drafted == sum(drafted for drafted, _ in rounds)
     assert result.accepted == sum(accepted for _, accepted in rounds)
@@ -87,7 +87,7 @@ def test_draft_is_sampled_without_constraints_where_logits_are_compared() -> Non
     assert len(set(seeds)) == len(seeds) > 2
     for given in drafts:
         minimum = given["min_length"].item() if "min_length" in given else 0
-        # Either the minimum covers the whole proposal, or no token ends the draft.
+        # Either min_length covers the whole proposal, or end_id is -1, so that no token ends it.
         assert minimum >= given["request_output_len"].item() or not minimum
         assert (given["end_id"].item() == -1) == (not minimum)
     assert {bool("min_length" in given) for given in drafts} == {True, False}

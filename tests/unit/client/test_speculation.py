@@ -28,7 +28,7 @@ def alone(
 
 
 def verify(ids: list[int], proposal: list[int], *, ends: bool = False) -> list[int]:
-    """The tokens of an engine: the accepted ones and its next one; with `ends` without the end."""
+    """Return the accepted tokens and the next token; with `ends`, omit the end token."""
     new: list[int] = []
     for drafted in [*proposal, None]:
         token = target([*ids, *new])

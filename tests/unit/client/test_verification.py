@@ -21,7 +21,7 @@ ENTRIES = [Entry("a"), Entry("mn", 6), Entry("x")]
 
 
 def shouting(ids: Sequence[int]) -> int:
-    """Another target: ! follows p."""
+    """Another target model: return ! after p."""
     return ord("!") if ids[-1] == ord("p") else counting(ids)
 
 

@@ -1,4 +1,4 @@
-"""An event loop whose clock skips every wait: an hour of back-off passes in a millisecond."""
+"""An event loop whose clock skips every wait, so an hour of back-off takes a millisecond."""
 
 import asyncio
 import selectors
@@ -23,7 +23,7 @@ class _Jump(selectors.SelectSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """Its time starts at 0 seconds."""
+    """An event loop whose time starts at 0 seconds and skips every wait."""
 
     def __init__(self) -> None:
         self._jump = _Jump()
@@ -35,6 +35,6 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on a clock of its own."""
+    """Run a coroutine in a new event loop whose clock skips every wait."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(scenario)

@@ -19,7 +19,7 @@ class FakeCluster(Cluster):
     `fail` has errors to raise by verb and kind; `fail_once` has those of the next calls only.
     """
 
-    def __init__(self, *objects: Json) -> None:  # without a client, because no request is sent
+    def __init__(self, *objects: Json) -> None:  # has no client, because it sends no requests
         self.objects: dict[tuple[str, str], Json] = {}
         self.calls: list[tuple[str, str, str]] = []
         self.managers: list[str] = []

@@ -1,4 +1,4 @@
-"""A slow API server with a Lease, and candidates for it."""
+"""A slow API server with a Lease, and candidates for the Lease."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SECONDS = 15.0
 
 
 class Server(FakeCluster):
-    """Responds after `latency` seconds, and writes after half of them."""
+    """Responds after `latency` seconds, and writes after half of this time."""
 
     def __init__(self, latency: float = 0.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Available of a new generation describes its own pods, from the reconcile that changes them."""
+"""The reconcile that changes the pods reports Available for the new pods, not the old ones."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ async def test_other_changes_keep_ready(live: dict[str, Any]) -> None:
 
 
 async def test_spec_is_replaced_only_if_the_merge_is_invalid() -> None:
-    """The merged Service would have two ports of one name."""
+    """The API server refuses the merged Service, which would have two ports with one name."""
     for code, writes in ((422, ["apply", "patch", "apply"]), (403, ["apply"])):
         cluster = FakeCluster(resource(), {**child(), "spec": {"ports": []}})
         refusals = iter([Rejected(code, "Service pair", "Duplicate value")])

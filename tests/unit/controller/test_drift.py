@@ -33,7 +33,7 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def live() -> dict[str, Any]:
-    """The object as an API server stores it: with defaults and canonical quantities."""
+    """Return the object as an API server stores it: with defaults and canonical quantities."""
     stored = copy.deepcopy(DEPLOYMENT)
     stored["metadata"] |= {"uid": "u", "resourceVersion": "7"}
     stored["spec"]["revisionHistoryLimit"] = 10

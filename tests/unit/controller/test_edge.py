@@ -214,7 +214,7 @@ def test_failed_start_logs_one_sentence(
 async def test_login_in_a_pod_needs_no_dns(
     variables: tuple[str, ...], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It uses the address that the kubelet sets, so a network policy may forbid DNS."""
+    """Login uses the address that the kubelet sets, so a network policy may forbid DNS."""
     account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="token")
     monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: account)
     for name in ("HOST", "PORT"):

@@ -1,4 +1,4 @@
-"""Leader election on a simulated clock and an API server that fails: one holder at a time."""
+"""Leader election on a simulated clock and a failing API server has one holder at a time."""
 
 import asyncio
 import random
@@ -63,7 +63,7 @@ def test_dead_holder_is_replaced_when_its_lease_expires_and_not_before(alive: fl
         since = now()
         await two
         assert server.spec["renewTime"] > renewed
-        # It renewed up to 2 s before its death; the other retries every 1 to 1.2 s.
+        # The holder renewed up to 2 s before its death; the candidate retries every 1 to 1.2 s.
         assert 13 - 0.1 <= now() - since <= 15 + 2.4
         assert server.spec["leaseTransitions"] == 1
 
@@ -79,7 +79,7 @@ def test_released_lease_is_taken_within_two_seconds() -> None:
         await asyncio.sleep(random.uniform(3, 9))
         await one.release()
         assert not one.held
-        # The other may take it before the response to the release arrives.
+        # The other candidate may take the Lease before the response to the release arrives.
         assert server.holder() in ("", "two")
         since = now()
         await two
@@ -172,7 +172,7 @@ def test_temporary_errors_do_not_lose_the_lease() -> None:
             server.fail.clear()
             await asyncio.sleep(6)
             assert lease.held
-        # Somebody labels or deletes the Lease: the holder keeps it.
+        # The holder keeps the Lease when a user labels or deletes the object.
         server.put(server.objects["Lease", "operator"])
         await asyncio.sleep(6)
         del server.objects["Lease", "operator"]
@@ -225,7 +225,7 @@ def test_standby_logs_its_holder_once_and_ends_when_access_is_forbidden(
 
 
 def test_clock_of_another_machine_is_ignored() -> None:
-    """Times in the Lease, years ago or ahead, have no effect."""
+    """Times in the Lease have no effect, even if they are years in the past or future."""
 
     async def scenario() -> None:
         server = Server()

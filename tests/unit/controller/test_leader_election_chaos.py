@@ -1,4 +1,4 @@
-"""Three candidates for one Lease on an API server that fails at random: one holder at most."""
+"""Three candidates for a Lease on an API server with random failures: at most one holder."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from unit.controller.leases import Server, acquire_and_renew, candidate
 
 
 class Chaos(Server):
-    """Responds late or not at all, whether or not it has done the write."""
+    """Responds late or fails, before or after the write."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Chaos(Server):
 
 
 async def life(lease: Lease, rng: random.Random) -> None:
-    """One process: it holds the Lease for a while, then stops in order or is killed."""
+    """Simulate a process that holds the Lease for a while, and then releases it or is killed."""
     with contextlib.suppress(LeaseLostError, TimeoutError):
         async with asyncio.timeout(rng.uniform(5, 200)):
             await acquire_and_renew(lease)

@@ -1,4 +1,4 @@
-"""Metrics about resources, as a scrape returns them."""
+"""Metrics about resources in the response to a scrape."""
 
 from collections.abc import Mapping
 

@@ -80,7 +80,7 @@ def serving(name: str, *, ready: bool, state: str = "running") -> dict[str, Any]
 
 
 async def test_log_of_a_server_is_read_until_it_is_ready() -> None:
-    """Its last lines name the files that the server waits for."""
+    """The last lines of the log name the files that the server waits for."""
     starting = serving("starting", ready=False)
     starting["spec"] = {"containers": [{"name": "server"}, {"name": "certificate"}]}
     crashed = serving("crashed", ready=False, state="waiting")
@@ -116,7 +116,7 @@ async def test_crash_log_is_that_of_the_ended_run(
     observed = await observe(fake, SpeculativeModel.parse(resource()))
     assert observed.crashes == ({"serving": "E"} if target else {})
     read = [call[2] for call in fake.calls if call[0] == "log"]
-    # The current log of a starting server is read as well, because it names damaged files.
+    # The current log of a starting server is also read, because it names damaged files.
     loading = ["serving/server"] if "running" in state else []
     assert read == loading + ([target] if target else [])
 
@@ -135,7 +135,7 @@ async def test_failed_log_request_yields_an_empty_log(
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An API server with one pod that has a log and one whose log never ends."""
+    """Yield an API server with two pods: a pod with a log, and a pod whose log never ends."""
 
     never = asyncio.Event()
 
@@ -178,7 +178,7 @@ async def test_log_request_has_a_timeout_and_raises_cluster_errors(server: Clust
 
 
 def service_with_kinds(kinds: str) -> dict[str, Any]:
-    """The resource's Service, whose annotation lists optional kinds."""
+    """Return the resource's Service, with an annotation that lists optional kinds."""
     labels = {"specdec.dev/model": "pair"}
     meta = {"name": "pair", "labels": labels, "annotations": {"specdec.dev/optional-kinds": kinds}}
     return {"kind": "Service", "metadata": meta}

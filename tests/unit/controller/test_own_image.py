@@ -1,4 +1,4 @@
-"""The operator reads its image from its own pod; the Reference server's is beside it."""
+"""The operator reads its image from its pod; the Reference image has the same place and tag."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ IN_A_POD: Any = {"pod_namespace": "system", "pod_name": "operator-1"}
 
 
 class Pods:
-    """Answers the one request for the operator's pod."""
+    """Answers the request for the operator's pod."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

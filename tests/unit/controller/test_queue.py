@@ -224,8 +224,8 @@ def test_back_off_stays_within_its_bounds(failures: int, seed: int) -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c", "d"]),
-        st.one_of(st.just(0.0), st.floats(0.01, 20)),  # add, or add_after
-        st.floats(0, 10),  # then let time pass
+        st.one_of(st.just(0.0), st.floats(0.01, 20)),  # 0: add; otherwise add_after
+        st.floats(0, 10),  # seconds before the next item
     ),
     max_size=40,
 )

@@ -1,4 +1,4 @@
-"""The start waits for the resource definition, but not for ever."""
+"""The start waits for the resource definition, for a limited time."""
 
 import pytest
 from typing_extensions import override
@@ -10,7 +10,7 @@ from unit.controller.fakes import FakeCluster
 
 
 class Discovery(FakeCluster):
-    """Serves the kind from the n-th request on; every other request fails."""
+    """Serves the kind after `after` requests; every second request fails."""
 
     def __init__(self, after: int) -> None:
         super().__init__()

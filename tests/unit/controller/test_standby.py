@@ -26,7 +26,7 @@ def is_leader() -> bool:
 
 
 def held_by(holder: str) -> FakeCluster:
-    """An API server whose Lease lasts an hour without renewals."""
+    """Return an API server whose Lease lasts an hour without renewals."""
     server = FakeCluster()
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600}
     server.put({"kind": "Lease", "metadata": {"name": "operator"}, "spec": spec})
@@ -55,7 +55,7 @@ async def test_standby_becomes_active_and_releases_the_lease() -> None:
 
     async def operate() -> None:
         async with hold_lease(candidate(server), port, exit_now=pytest.fail):
-            # kopf opens the port next.
+            # The port is free again, because kopf opens it next.
             assert not await asyncio.to_thread(probe_answers, port)
             await done.wait()
 

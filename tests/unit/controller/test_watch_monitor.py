@@ -1,4 +1,4 @@
-"""The watch monitor detects dead watches, and never reports a live one."""
+"""The watch monitor detects dead watches, and never reports a live watch."""
 
 import asyncio
 from typing import Any
@@ -97,7 +97,7 @@ class Api(FakeCluster):
 
 
 class Watching(Runtime):
-    """A runtime without a login, whose queue only records keys."""
+    """A runtime without a login, whose reconciles only record their keys."""
 
     def __init__(self, cluster: Api) -> None:
         super().__init__(Settings())
@@ -137,7 +137,7 @@ def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
         runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
         await asyncio.sleep(10 * SECONDS)
         assert (runtime.reconciled, runtime.healthy()) == ([], True)
-        cluster.put(owned())  # without an event
+        cluster.put(owned())  # causes no watch event
         await asyncio.sleep(2.5 * SECONDS)
         assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
         await asyncio.sleep(STALLED_AFTER * SECONDS)
@@ -156,7 +156,7 @@ def test_api_server_outage_is_not_a_dead_watch() -> None:
         runtime = Watching(cluster)
         runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
         await asyncio.sleep(SECONDS)
-        cluster.put(resource(spec={}))  # its event is lost in the outage
+        cluster.put(resource(spec={}))  # the outage loses its event
         await asyncio.sleep(SECONDS)
         cluster.broken = True
         for _ in range(60):

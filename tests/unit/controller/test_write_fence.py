@@ -1,4 +1,4 @@
-"""A holder of the Lease that was frozen for too long writes nothing when it resumes."""
+"""A holder of the Lease that resumes after the Lease's duration writes nothing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from specdec.controller.standby import write_fence
 from unit.controller.clock import run
 from unit.controller.leases import SECONDS, Server, candidate, now
 
-# A holder that writes as often as it can.
+# The program of a holder that writes as often as possible.
 HOLDER = """
 import asyncio
 import time
@@ -67,18 +67,18 @@ def test_fence_closes_before_another_may_take_the_lease() -> None:
 
 
 class Api(BaseHTTPRequestHandler):
-    """Stores one Lease, and the start time of each other write by the machine's clock."""
+    """Stores a Lease, and the start time of every other write by the machine's clock."""
 
     protocol_version = "HTTP/1.1"
     lease: ClassVar[dict[str, Any]] = {}
     writes: ClassVar[list[float]] = []
-    # The process to freeze when it next writes the Lease; the write waits until it may arrive.
+    # The process to freeze at its next write of the Lease; the write then waits for `may_arrive`.
     to_freeze: ClassVar[int | None] = None
     may_arrive: ClassVar[Event] = Event()
 
     @classmethod
     def store(cls, lease: Mapping[str, Any]) -> bool:
-        """Store the Lease unless it has changed since this version, as an API server does."""
+        """Store the Lease if its version is current, as an API server does; return the success."""
         stored = cls.lease.get("metadata", {}).get("resourceVersion")
         if lease["metadata"].get("resourceVersion") != stored:
             return False
@@ -145,7 +145,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 
 def state(pid: int) -> str:
-    """The state of a process in the kernel; T is stopped."""
+    """Return the state of a process in the kernel; T means stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -164,7 +164,7 @@ def test_holder_resumed_after_expiry_exits_without_a_write(
         frozen, renewed = time.monotonic(), Api.lease["spec"]["renewTime"]
         until(lambda: time.monotonic() > frozen + 7, "the end of the Lease's duration")
         assert (state(holder.pid), Api.lease["spec"]["renewTime"]) == ("T", renewed)
-        # Another operator holds it now.
+        # Another operator holds the Lease now.
         spec = {**Api.lease["spec"], "holderIdentity": "other", "renewTime": "later"}
         assert Api.store({**Api.lease, "spec": spec})
         Api.may_arrive.set()

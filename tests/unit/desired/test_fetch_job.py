@@ -24,7 +24,7 @@ def test_a_token_is_a_reference_and_never_a_value() -> None:
 
 
 def test_a_fetch_job_reaches_the_networks_of_the_installation_alone() -> None:
-    """They come from the operator's settings; a resource has no field for them."""
+    """The allowed networks come from the operator's settings; a resource has no field for them."""
     model = SpeculativeModel.parse(resource())
     commands = [
         fetch.job(model, SHARED, "i", networks)["spec"]["template"]["spec"]["containers"][0][
@@ -56,7 +56,7 @@ def test_beside_a_prebuilt_engine_no_weights_are_fetched() -> None:
     assert fetch.plan(prebuilt)["withoutWeights"] == ["target"]
     old, new = (fetch.source_hashes(model, SHARED) for model in (built, prebuilt))
     assert old["draft"] == new["draft"]
-    # Once it is built again, its weights are missed.
+    # The hashes differ, so the weights are fetched if the engine is built again.
     assert old["target"] != new["target"]
 
 

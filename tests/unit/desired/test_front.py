@@ -1,4 +1,4 @@
-"""Tests of another front end: one value changes ports, probes, arguments and routes everywhere."""
+"""Another front end is one value, which changes all ports, probes, arguments and routes."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Jobs may reach where a resource asks for policies."""
+"""The network access of Jobs if a resource enables network policies."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def labels_of(job: dict[str, Any]) -> dict[str, str]:
 
 
 def ready(**networking: Any) -> World:
-    """A resource whose claim is bound and whose Jobs all ran."""
+    """Return a world whose claim is bound and whose Jobs all succeeded."""
     world = World(resource(networking=networking))
     world.bind()
     world.step()

@@ -1,4 +1,4 @@
-"""Plans of the Jobs that measure: what their programs read is what the builders write."""
+"""Plans of measuring Jobs: their programs read the fields that the builders write."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 def test_plans_are_those_that_the_operator_writes() -> None:
-    """A field that a program reads and the builder does not write would fail in the cluster."""
+    """A program would fail in the cluster if the builder did not write a field that it reads."""
     body = resource(verification={"promptsConfigMapRef": {"name": "ours"}})
     model = SpeculativeModel.parse(body)
     job = measurement.verify_job(model, "0" * 16, "0.18.0", 4, "image")

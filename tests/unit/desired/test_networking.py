@@ -1,4 +1,4 @@
-"""Routes from outside, and who may reach the pods."""
+"""Routes from outside of the cluster, and network policies of the pods."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Properties of the objects themselves; their full text is in the golden files."""
+"""Properties of objects; the golden files have their full text."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def test_the_kubelet_gives_back_every_argument_as_it_was(arguments: list[str]) -
 
 
 def expand(text: str, env: dict[str, str]) -> str:
-    """The kubelet's rule: $$ is a $, $(NAME) is a variable if there is one."""
+    """Expand a text as a kubelet does: $$ is $, and $(NAME) is the value of a known variable."""
     out, i = "", 0
     while i < len(text):
         if text.startswith("$$", i):
@@ -111,7 +111,7 @@ JOBS: dict[str, Any] = {
 
 
 def own_jobs(**spec: Any) -> dict[str, Any]:
-    """The pods of all Jobs without GPUs, by component."""
+    """Return the pod specs of all Jobs without GPUs, by component."""
     world = World(resource(**spec))
     world.settle(lambda component: fetched() if component == "fetch" else {})
     return {
@@ -128,7 +128,7 @@ def test_jobs_without_gpus_run_where_the_resource_allows() -> None:
         for field in ("nodeSelector", "tolerations", "priorityClassName"):
             assert pod_[field] == JOBS[field], component
             assert field not in default[component]
-        # A volume on one node adds its own terms.
+        # A volume on one node would add its own affinity terms.
         assert pod_["affinity"]["nodeAffinity"] == JOBS["affinity"]["nodeAffinity"]
 
 
@@ -161,7 +161,7 @@ def test_builds_have_a_runtime_and_a_priority() -> None:
 
 
 def test_another_account_fetches_again() -> None:
-    """A fetch Job that failed for want of an identity is replaced by one that has it."""
+    """A changed service account gives a new fetch Job, so a failed fetch runs again with it."""
     jobs = set()
     for pods in ({}, {"serviceAccountName": "models"}):
         world = World(resource(pods=pods))

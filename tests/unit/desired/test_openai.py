@@ -1,4 +1,4 @@
-"""The OpenAI endpoint in the objects: its container, its ports and the order of a pod's end."""
+"""The OpenAI endpoint in the objects: its container, its ports and the end of its pod."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_defaults_are_those_of_the_program() -> None:
     parsed = vars(_parser().parse_args(arguments))
     defaults = vars(_parser().parse_args(["--served-model-name", "pair"]))
     differing = {name for name, value in parsed.items() if value != defaults[name]}
-    # An answer may take as long as the drain of the server.
+    # An answer may take as long as the server's drain period.
     assert differing == {"tokenizer", "drain_seconds"}
     assert str(parsed["tokenizer"]).startswith("/models/checkpoints/")
 

@@ -1,4 +1,4 @@
-"""Budgets, rollouts, placement and the labels that a resource gives its children."""
+"""Disruption budgets, rollouts, placement, and the labels of a resource's children."""
 
 import copy
 from typing import Any
@@ -27,7 +27,7 @@ def model(cr: dict[str, Any] | None = None, **spec: Any) -> SpeculativeModel:
 
 
 def on_gpus(name: str = "tensorrt-baseline", **served: Any) -> SpeculativeModel:
-    """A sample of the engine backend with other serving options."""
+    """Return a sample of the TensorRT backend with other serving options."""
     cr = copy.deepcopy(case(name))
     cr["spec"].setdefault("serving", {}).update(served)
     return SpeculativeModel.parse(cr)
@@ -66,7 +66,7 @@ def test_one_replica_has_no_budget_and_two_servers_have_one_each() -> None:
 
 @pytest.mark.parametrize(
     ("options", "least"),
-    # Three groups of two pods: one evicted pod is one group that does not serve.
+    # Three groups have two pods each; a group with an evicted pod does not serve.
     [({}, 5), ({"maxUnavailable": 2}, 4), ({"minAvailable": 2}, 5), ({"minAvailable": 5}, 6)],
 )
 def test_the_budget_of_groups_counts_their_pods(options: dict[str, int], least: int) -> None:
@@ -154,7 +154,7 @@ KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
 
 
 def tagged(*kinds: str) -> set[tuple[str, str]]:
-    """Kind and part (object or pod) of everything that carries the tag."""
+    """Return kind and part (object or pod) of everything with the tag."""
     world = World(resource(metadata=dict.fromkeys(kinds, TAG)))
     world.settle()
     parts = {

@@ -1,4 +1,4 @@
-"""Which kinds of optional objects a resource has follows from its spec, without building them."""
+"""The kinds of a resource's optional objects follow from its spec, without a build of objects."""
 
 import itertools
 from typing import Any

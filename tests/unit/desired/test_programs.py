@@ -1,4 +1,4 @@
-"""Programs of server pods: pods name a path, and the ConfigMap that they mount has the file."""
+"""Programs of server pods: the path in a pod has a file in the mounted ConfigMap."""
 
 import re
 from typing import Any

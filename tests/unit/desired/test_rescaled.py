@@ -1,4 +1,4 @@
-"""Live servers that are scaled, or get a renewed certificate, while another revision is built."""
+"""Changes of live servers during a build of another revision: scaling, renewed certificates."""
 
 import copy
 from typing import Any
@@ -19,7 +19,7 @@ def model(**spec: Any) -> SpeculativeModel:
 
 
 def live() -> dict[str, Any]:
-    """A Deployment as the API server returns it."""
+    """Return a Deployment with the fields that the API server adds."""
     revision = serving.Revision(REPOSITORY, "image", 5, Launch(Mode.ORCHESTRATOR, 6))
     body = serving.deployment(model(), revision, VOLUME, 1)
     body["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "4"
@@ -29,7 +29,7 @@ def live() -> dict[str, Any]:
 
 def test_scaling_leaves_the_pod_template_as_it_is() -> None:
     before = live()
-    # An operator of another release started the server in another way.
+    # An operator of another release has written another command.
     before["spec"]["template"]["spec"]["containers"][0]["command"] = ["mpirun", "older"]
     template = copy.deepcopy(before["spec"]["template"])
     changed = model(serving={"resources": {"limits": {"memory": "1Gi"}}})

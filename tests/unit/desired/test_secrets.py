@@ -1,4 +1,4 @@
-"""A secret is in the one container that needs it, by reference, and nowhere else."""
+"""Only the container that needs a secret has it, and only by reference."""
 
 import json
 from typing import Any

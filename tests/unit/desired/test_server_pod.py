@@ -1,4 +1,4 @@
-"""Probes, preStop hook and grace period of a server's pod."""
+"""Probes, preStop hook and grace period of a server pod."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ def model(**spec: Any) -> SpeculativeModel:
 
 
 def startup_probe(**spec: Any) -> tuple[dict[str, Any], float]:
-    """The startup probe of a server, and the seconds of its shortest failed run."""
+    """Return the startup probe of a server, and the shortest time in seconds of a failed run."""
     deployment = serving.deployment(model(**spec), serving.Revision("f" * 64, "image"), SHARED, 1)
     probe = deployment["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
     return probe, json.loads(probe["exec"]["command"][-1])["seconds"] - engines._LEAST
@@ -36,7 +36,7 @@ def test_the_startup_budget_is_covered_by_the_probe(budget: int) -> None:
 
 
 def test_startup_probe_runs_soon_after_the_container() -> None:
-    """The kubelet counts its first period from the pod: no container runs at that time."""
+    """The kubelet counts the first period from the pod's start, when no container runs yet."""
     probe, _ = startup_probe()
     assert probe["periodSeconds"] == 1
 
@@ -58,7 +58,7 @@ def test_server_gets_the_variables_of_the_resource_and_ours_win() -> None:
 
 
 def probes(revision: serving.Revision, **spec: Any) -> dict[str, Any]:
-    """The probes of a server by name, each by the plan of its program."""
+    """Return the plans of a server's probes by name."""
     made = serving.deployment(model(serving=spec), revision, SHARED, 1)
     (server,) = made["spec"]["template"]["spec"]["containers"]
     return {
@@ -176,7 +176,7 @@ def test_settings_of_triton_reach_its_command_and_models() -> None:
 
 
 def test_volumes_of_a_resource_have_names_of_their_own() -> None:
-    """A volume that is called models does not take the place of the operator's."""
+    """A volume of the resource with the name "models" does not replace the operator's volume."""
     volume = {"name": "models", "configMap": {"name": "rules"}}
     mount = {"name": "models", "mountPath": "/etc/ours", "readOnly": True}
     extra = {"extraVolumes": [volume], "extraVolumeMounts": [mount]}

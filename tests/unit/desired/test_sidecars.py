@@ -98,7 +98,7 @@ def test_every_pod_of_a_group_has_the_sidecars() -> None:
 
 
 def test_no_sidecar_may_have_a_name_or_a_port_of_ours() -> None:
-    """The rules of the definition list what the operator uses."""
+    """The rules of the definition list all names and ports that the operator uses."""
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     spec = schema["properties"]["spec"]["properties"]["serving"]["properties"]["sidecars"]
     fields = spec["items"]["properties"]

@@ -1,4 +1,4 @@
-"""What TLS changes in the objects: mounts, ports and the connections of clients."""
+"""Changes by TLS in the objects: mounts, ports and connections of clients."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def pod(body: Json) -> Json:
 
 
 def parts(spec: Json, name: str, of: int = 0) -> tuple[Json, Json]:
-    """The mount and the volume of a name, which is read-only where a container mounts it."""
+    """Return the mount and the volume of this name in a container; the mount must be read-only."""
     container = spec["containers"][of]
     (mount,) = [item for item in container["volumeMounts"] if item["name"] == name]
     (volume,) = [item for item in spec["volumes"] if item["name"] == name]
@@ -82,12 +82,12 @@ def test_a_server_mounts_what_its_arguments_name() -> None:
         "clients",
     )
     assert clients["configMap"]["items"] == [{"key": "bundle.pem", "path": "ca.crt"}]
-    # The key may be read by the pod's own group, and by no other.
+    # Only root and the pod's group may read the key.
     assert volume["secret"]["defaultMode"] == 0o440
 
 
 def test_the_certificate_container_cannot_read_the_key() -> None:
-    """A file of a folder that the kubelet mounts changes; one that is mounted alone never does."""
+    """The watcher mounts whole folders: the kubelet never updates a file mounted by subPath."""
     world = settled(KNOWN)
     assert world.deployment is not None
     spec = pod(world.deployment)
@@ -108,7 +108,7 @@ def test_the_certificate_container_cannot_read_the_key() -> None:
 
 
 def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
-    """A variable that must be there, of the public part; the volume does not delay the pod."""
+    """A required variable with the certificate reveals a missing Secret, not the volume."""
     world = settled(OPEN)
     assert world.deployment is not None
     spec = pod(world.deployment)
@@ -188,7 +188,7 @@ def test_in_a_group_only_the_leader_has_it() -> None:
     parts(leader, "clients")
     assert "pair-tls" not in json.dumps(worker)
     assert '"clients"' not in json.dumps(worker)
-    # What every rank needs is still there.
+    # The worker still has the variables and volumes that every rank needs.
     assert {item["name"] for item in worker["containers"][0]["env"]} >= {"PMIX_MCA_gds"}
     assert "shm" in {item["name"] for item in worker["containers"][0]["volumeMounts"]}
 

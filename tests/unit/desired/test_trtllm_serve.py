@@ -1,4 +1,4 @@
-"""The objects of a service that `trtllm-serve` serves behind the proxy."""
+"""The objects of a service with `trtllm-serve` behind the proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of a dry run, called in this process."""
+"""The commands of a dry run, which run in the process of the test."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DRAFT_TARGET = ROOT / "manifests" / "samples" / "reference-draft-target.yaml"
 Json = dict[str, Any]
 Write = Callable[..., Path]
-# The configuration of a public checkpoint, with the fields that a plan reads.
+# The config.json of a public checkpoint, reduced to the fields that a plan reads.
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 128256,
@@ -41,11 +41,11 @@ def plan_json(*arguments: object) -> Json:
 
 @cache
 def sample_plan(sample: str) -> Json:
-    """The plan of a sample, which tests share and leave as it is."""
+    """Return the plan of a sample; tests share the object and must not change it."""
     return plan_json("-f", SAMPLES[sample])
 
 
 @cache
 def sample_text(sample: str) -> str:
-    """What `specdec plan` prints into a pipe for a sample."""
+    """Return the text that `specdec plan` prints into a pipe for a sample."""
     return run("plan", "-f", SAMPLES[sample]).stdout

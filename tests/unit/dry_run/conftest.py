@@ -1,4 +1,4 @@
-"""A file with a resource for the commands."""
+"""A fixture that writes a resource to a file for the commands."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from unit.dry_run.commands import Write
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """A function that writes a resource with some fields of its spec changed."""
+    """Return a function that writes a resource to a file, with changed fields of its spec."""
 
     def writer(name: str = "cr", method: str = "DraftTarget", **changed: Any) -> Path:
         body = resource(method)

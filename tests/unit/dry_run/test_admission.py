@@ -1,4 +1,4 @@
-"""The API server's verdict without a server: every case that the control plane's tests send."""
+"""Admission without an API server, for every case of the control plane's tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from support import crd_cases
 from support.carried_definition import CARRIED, text
 from support.crd_cases import Case, good_resource
 
-# What `admission` evaluates; descriptions are left out.
+# The schema keywords that `admission` evaluates; its schema has no descriptions.
 KEYWORDS = {
     *("type", "properties", "required", "items", "additionalProperties", "default", "nullable"),
     *("enum", "anyOf", "pattern", "minLength", "maxLength", "minimum", "maximum"),

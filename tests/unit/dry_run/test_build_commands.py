@@ -1,4 +1,4 @@
-"""The build commands of a plan, compared with the steps that a build Job runs."""
+"""The build commands of a plan equal the steps of a build Job."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ BUILT = [name for name in SAMPLES if name.startswith("tensorrt-")]
 
 
 def configured(folder: Path, **changes: object) -> Path:
-    """A folder with nothing but a configuration."""
+    """Write a config.json to a folder, and return the folder."""
     (folder / "config.json").write_text(json.dumps(LLAMA_8B | changes))
     return folder
 
@@ -55,7 +55,7 @@ def test_only_the_last_step_is_known_without_a_configuration(tmp_path: Path) -> 
     assert "--max_draft_len=10" in step["command"]
     whole = engines("-f", sample, f"--checkpoint=target={configured(tmp_path)}")["target"]["steps"]
     assert [step["step"] for step in whole] == ["convert", "build"]
-    # But for the names of folders, which depend on the key and on the first step.
+    # `named` masks the names of folders, which depend on the key and on the first step.
     assert named(step["command"]) == named(whole[-1]["command"])
 
 

@@ -1,4 +1,4 @@
-"""The expressions of the CRD's rules: values, errors, and what is not supported."""
+"""The expressions of the CRD's rules: values, errors and unsupported expressions."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ VALUES: list[tuple[str, Any]] = [
     ("self.list.exists_one(x, x == 1) && !self.list.exists_one(x, x == 2)", True),
     ("self.map.all(key, self.map[key] == '1')", True),
     ("self.none.all(x, false) && !self.none.exists(x, true)", True),
-    # A decisive side or item counts, even if another one has an error.
+    # A side or item that decides the result counts, even if the other one has an error.
     ("self.missing || true", True),
     ("self.missing.more == 1 && false", False),
     ("self.list.exists(x, x / 0 == 1 || x == 2)", True),

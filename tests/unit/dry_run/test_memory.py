@@ -87,7 +87,7 @@ def test_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
     lines = [line.split() for line in shown.stdout.splitlines()]
     gpus = {line[0]: line[1] for line in lines if line and ":" in line[0] and line[2:3] == ["MiB"]}
     assert gpus == {"target+draft:0": "81559"} | {f"target:{i}": "81559" for i in (1, 2, 3)}
-    # 14.96 GiB without the norms, on the one GPU of the draft.
+    # The draft's weights without norms: 14.96 GiB, on its only GPU.
     assert "draftWeights 15316" in " ".join(shown.stdout.split())
     assert [line[-2:] for line in lines if line[:4] == ["cache", "of", "the", "draft"]] == [
         ["131072", "tokens"]

@@ -104,7 +104,7 @@ def test_incompatible_pair_is_refused(write: Write, tmp_path: Path) -> None:
 
 
 def test_engine_keys_equal_those_of_the_operator(tmp_path: Path) -> None:
-    """A reconcile with the same checkpoints has the same engine keys."""
+    """A plan and a reconcile with the same checkpoints have the same engine keys."""
     folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
     models = {
         role: {"digest": digest(folder), "facts": inspect(folder)}

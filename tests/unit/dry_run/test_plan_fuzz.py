@@ -1,6 +1,6 @@
-"""`specdec plan` on damaged samples: a plan or sentences, and never a traceback.
+"""`specdec plan` prints a plan or error messages for damaged samples, and never a traceback.
 
-`SPECDEC_FUZZ_FILES=10000` changes as many files.
+`SPECDEC_FUZZ_FILES=10000` sets the number of damaged samples.
 """
 
 import os
@@ -26,7 +26,7 @@ VALUES = (
 
 
 def damaged(choice: random.Random) -> str:
-    """A sample with one to four changes of its text."""
+    """Return a sample with one to four changes of its text."""
     text = choice.choice(TEXTS)
     for _ in range(choice.randint(1, 4)):
         text = choice.choice(CHANGES)(text, choice)
@@ -34,7 +34,7 @@ def damaged(choice: random.Random) -> str:
 
 
 def another_value(text: str, choice: random.Random) -> str:
-    """A field has a value of another kind."""
+    """Replace the value of a field by a value that may have another type."""
     fields = list(re.finditer(r"(?<=: )\S[^\n]*", text))
     if not fields:
         return text
@@ -43,7 +43,7 @@ def another_value(text: str, choice: random.Random) -> str:
 
 
 def another_line(text: str, choice: random.Random) -> str:
-    """A line is missing, twice there, moved or indented otherwise."""
+    """Remove, repeat, move or indent a line."""
     lines = text.split("\n")
     place = choice.randrange(len(lines))
     line = lines.pop(place)
@@ -58,7 +58,7 @@ def another_line(text: str, choice: random.Random) -> str:
 
 
 def another_name(text: str, choice: random.Random) -> str:
-    """A field has another name."""
+    """Give a field the name of another field."""
     names = list(re.finditer(r"\w+(?=:)", text))
     if not names:
         return text
@@ -67,7 +67,7 @@ def another_name(text: str, choice: random.Random) -> str:
 
 
 def another_character(text: str, choice: random.Random) -> str:
-    """Some characters are others, or the text ends early."""
+    """Replace up to three characters, or cut the text."""
     if choice.random() < 0.1:
         return text[: choice.randrange(len(text) + 1)]
     place = choice.randrange(len(text) + 1)
@@ -93,7 +93,7 @@ def test_damaged_sample_gets_a_plan_or_sentences(group: int, tmp_path: Path) -> 
         if result.exit_code:
             assert result.stdout == "", where
             assert result.stderr.startswith("specdec: "), where
-            # One line for each problem, none of a length that hides the others.
+            # Each problem has a line, and no line is so long that it hides others.
             assert max(map(len, result.stderr.splitlines())) < 3000, where
             assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.stderr), where
         else:

@@ -28,7 +28,7 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     }
     jobs = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Job"}
     assert jobs == {job["name"] for job in plan["jobs"]}
-    # The owner's uid is unknown, and the garbage collector deletes objects of a missing owner.
+    # The owner's uid is unknown, and the garbage collector deletes objects with an unknown owner.
     assert not any("ownerReferences" in obj["metadata"] for obj in objects)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -25,7 +25,7 @@ def test_every_release_of_every_sample_has_the_published_layout(sample: str, ver
     assert [item for config in configs for item in differences(config, version)] == []
 
 
-# 0.18.0 has no parameters for the three sizes.
+# Release 0.18.0 has no parameters for Lookahead's three sizes.
 UNSERVED = {("tensorrt-lookahead", "0.18.0"), ("reference-lookahead", "0.18.0")}
 
 

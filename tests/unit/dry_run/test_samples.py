@@ -19,7 +19,7 @@ ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tens
 
 
 class Expected(NamedTuple):
-    """Launch mode, world size, GPUs per pod, and device ordinals and MPI ranks by role."""
+    """Launch mode, world size, GPUs per pod; device ordinals and MPI ranks by role."""
 
     launch: str
     world: int
@@ -72,12 +72,12 @@ EXPECTED = {
         "Plain", 1, 1, {"target": [0]}, {}, {"target": "lookahead_decoding"}
     ),
 }
-# Several servers, or several pods per server; tested separately below.
+# Samples with several servers, or several pods per server, have their own tests below.
 SEPARATE = {"tensorrt-two-servers", "tensorrt-405b-two-nodes"}
 
 
 def contexts(command: list[str]) -> list[list[str]]:
-    """mpirun's application contexts; one for a server without MPI."""
+    """Return mpirun's application contexts; a server without MPI has a single context."""
     text = shlex.join(command[3:] if command[0] == "mpirun" else command)
     return [shlex.split(part) for part in text.split(" : ")]
 
@@ -167,7 +167,7 @@ def test_group_spreads_its_ranks_over_two_pods() -> None:
     assert plan["plan"]["devices"] == {"target": list(range(8))}
     hosts = [context[context.index("--host") + 1] for context in contexts(server["command"])]
     assert len(hosts) == 16
-    # The first eight ranks run in the leader, the others in its worker.
+    # The first eight ranks run in the leader pod, the others in the worker pod.
     assert [len(set(half)) for half in (hosts[:8], hosts[8:])] == [1, 1]
     assert hosts[0] != hosts[8]
     (build,) = [job for job in plan["jobs"] if job["component"] == "engine"]
@@ -209,7 +209,7 @@ def test_method_parameters_reach_the_engine_builds() -> None:
     assert medusa["medusa"] == {"numHeads": 4, "numLayers": 1}
     drafter = {"numBeams": 5, "draftLenPerBeam": 5, "greedySearch": True}
     assert build("redrafter")["reDrafter"] == drafter
-    # N - 2 + (W - 1 + G)(N - 1) of (7, 7, 7).
+    # Draft tokens are N - 2 + (W - 1 + G)(N - 1); here W, N and G are 7.
     assert build("lookahead")["maxDraftTokens"] == 83
 
 
@@ -235,7 +235,7 @@ def test_special_characters_are_data_or_refused(field: str, tmp_path: Path) -> N
     result = run("render", "-f", tmp_path / "cr.yaml", "-o", tmp_path / "out")
     assert result.exit_code in (0, 1, 2), result.output
     if result.exit_code:
-        # The file refers to these limits twice.
+        # Target and draft share these limits, so the file has two errors.
         assert len(result.stderr.splitlines()) == (2 if field == "limits.maxSeqLen" else 1)
         assert not (tmp_path / "out").exists()
         return

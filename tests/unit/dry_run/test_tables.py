@@ -1,4 +1,4 @@
-"""The tables of `specdec plan`: the verdict, a terminal of 80 columns, and a pipe."""
+"""The tables of `specdec plan`: the verdict, and the layout on 80 columns and in a pipe."""
 
 import io
 from collections import Counter
@@ -65,5 +65,5 @@ def test_terminal_of_80_columns_shows_everything(
 
 
 def letters(text: str) -> Counter[str]:
-    """What is printed, in whatever lines and columns."""
+    """Return the printed characters, without the layout in lines and columns."""
     return Counter(text.replace(" ", "").replace("\n", ""))

@@ -1,4 +1,4 @@
-"""Plain texts of YAML become the values that kubectl sends."""
+"""Unquoted YAML scalars become the same values as in kubectl."""
 
 from typing import Any
 

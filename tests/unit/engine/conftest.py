@@ -1,4 +1,4 @@
-"""Engines of random checkpoints, built once a session."""
+"""Fixtures: engines of random checkpoints, built once per session, and schedulers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Engine = Callable[[Tiny], Llama]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Products this small only lose time to threads that wait for each other."""
+    """Use one thread: with products this small, more threads only wait for each other."""
     with threadpool_limits(1):
         yield
 
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """Build the engine of a tiny random checkpoint; equal ones only once."""
+    """Return a function that builds the engine of a tiny random checkpoint and caches it."""
     root = tmp_path_factory.mktemp("engines")
     made: dict[str, Llama] = {}
 
@@ -42,7 +42,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start schedulers that end with the test."""
+    """Yield a function that starts schedulers; close them after the test."""
     running: list[Scheduler] = []
 
     def make(model: Llama, lookahead: Lookahead | None = None, **limits: float) -> Scheduler:
@@ -56,6 +56,6 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def gated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Llama, Gate]:
-    """A model whose steps the test lets through."""
+    """Return a model, and the gate through which the test lets its steps run."""
     model = engine(Tiny())
     return model, Gate(model, monkeypatch)

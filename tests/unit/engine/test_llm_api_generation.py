@@ -1,4 +1,4 @@
-"""Rounds of the LLM API's stand-in."""
+"""Verification rounds of the LLM API's stand-in."""
 
 import pytest
 

@@ -23,7 +23,7 @@ Make = Callable[..., Outbox]
 
 
 class Sender:
-    """Records the calls it gets; blocks responses whose gate is closed."""
+    """A response sender that records its calls and blocks those that the test holds."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -36,11 +36,11 @@ class Sender:
         self._held: set[str] = set()
 
     def hold(self, *names: str) -> None:
-        """Block these responses until their gate opens."""
+        """Block these calls until the test calls `let`."""
         self._held |= set(names)
 
     def let(self, *names: str) -> None:
-        """Take them now."""
+        """Let these calls return now."""
         with self.changed:
             self._held -= set(names)
             self.changed.notify_all()
@@ -66,19 +66,19 @@ class Sender:
             return self.disconnected
 
     def await_begun(self, *names: str) -> None:
-        """Wait until these were begun."""
+        """Wait until these calls have begun."""
         with self.changed:
             assert self.changed.wait_for(lambda: set(names) <= set(self.begun), DEADLINE)
 
     def await_taken(self, name: str) -> None:
-        """Wait until this was taken."""
+        """Wait until this call has returned."""
         with self.changed:
             assert self.changed.wait_for(lambda: name in self.taken, DEADLINE)
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Make outboxes that close with the test."""
+    """Yield a function that creates outboxes; close them after the test."""
     made: list[Outbox] = []
 
     def start(period: float = 3600.0, warn: Callable[[str], None] = pytest.fail) -> Outbox:
@@ -105,7 +105,7 @@ def test_rows_are_sent_in_parallel_and_the_last_response_after_all(make: Make) -
     for row in range(3):
         outbox.send(Answer(exchange, row, str(row), last=False))
     outbox.send(Answer(exchange, 3, "last", last=True))
-    # All are under way although the server took none of them.
+    # All three are being sent, although the server has not taken one of them.
     sender.await_begun("0", "1", "2")
     sender.let("2")
     sender.await_taken("2")
@@ -123,7 +123,7 @@ def test_the_last_row_does_not_wait_for_the_others(make: Make) -> None:
         outbox.send(Answer(exchange, row, str(row), last=False))
     outbox.send(Answer(exchange, 2, "last", last=True))
     sender.await_taken("last")
-    # The end of the request waits for all rows.
+    # The end of the request is sent only after the responses of all rows.
     assert "end" not in sender.begun
     sender.let("0", "1")
     sender.await_taken("end")
@@ -138,7 +138,7 @@ def test_responses_of_a_row_are_sent_in_order(make: Make) -> None:
     for part in range(8):
         for row in range(2):
             outbox.send(Answer(exchange, row, f"{row}:{part}", last=False))
-    # The other row does not wait for the one that is held up.
+    # Row 1 does not wait for row 0, whose first response is blocked.
     sender.await_taken("1:7")
     assert sender.begun.count("0:0") == 1
     assert not {"0:1", "0:2"} & set(sender.begun)
@@ -203,14 +203,14 @@ def test_disconnected_clients_are_cancelled_and_not_checked_after_the_last_respo
     outbox.send(Answer(exchange, 1, "last", last=True))
     sender.await_taken("0")
     sender.await_taken("last")
-    # The question is not answered, so the end has to wait.
+    # The check for a disconnected client has not returned, so the end must wait.
     assert "end" not in sender.begun
     sender.disconnected = True
     sender.let("question")
     sender.await_taken("end")
     assert all(ticket.cancelled for ticket in exchange.tickets)
     asked = sender.asked
-    # The clients of other requests are still checked, but not this one.
+    # The outbox still checks the clients of other requests, but not this client.
     other = Sender()
     open_one = begin(outbox, other)
     with other.changed:

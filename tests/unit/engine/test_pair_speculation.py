@@ -1,4 +1,4 @@
-"""The shipped pair speculates: same text, fewer steps, by draft and by lookahead."""
+"""The shipped pair gives the same text in fewer steps, with a draft and with lookahead."""
 
 from __future__ import annotations
 

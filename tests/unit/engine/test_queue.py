@@ -1,4 +1,4 @@
-"""Requests that wait: what came together begins together, and no more than fit may wait."""
+"""The queue: rows and calls that arrive together start together, and its length is bounded."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_call_is_taken_whole_or_not_at_all(gated: tuple[Llama, Gate], start: S
     calls.append(ask(scheduler, PROMPT, 1))
     rows = [Call(scheduler, Request(np.array(PROMPT, np.int64), 1)) for _ in range(3)]
     tickets = [row.ticket for row in rows]
-    # What is refused is not in the way of a call that came with it.
+    # The refused call takes no place in the queue from the call that came with it.
     refusals = scheduler.submit([tickets[:2], tickets[2:]])
     assert "1 requests are waiting; retry later" in str(refusals[0])
     assert refusals[1] is None

@@ -1,4 +1,4 @@
-"""The executor's rule at the end of a sequence: it reserves room for a step's draft tokens."""
+"""At the end of a sequence, the executor reserves room for the draft tokens of a step."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def config(engine: Engine) -> EngineConfig:
 @pytest.mark.parametrize(
     ("prompt", "new", "drafts", "most"),
     [
-        # Without drafts of its own, a request leaves the engine's draft length free.
+        # For a request without draft tokens, the executor reserves the engine's draft length.
         (300, 68, None, 68),
         (300, 69, None, 68),
         (367, 50, None, 1),
-        # With its own, it leaves only these free: the room is 384 - prompt - drafts.
+        # With draft tokens, it reserves only their number: the room is 384 - prompt - drafts.
         (367, 9, 8, 9),
         (368, 9, 8, 8),
         (375, 9, 8, 1),
@@ -77,7 +77,7 @@ def test_a_verification_is_cut_when_prompt_and_twice_the_drafts_do_not_fit(
 def test_an_engine_with_room_for_its_drafts_never_cuts_below_the_users_limit(
     limit: int, data: st.DataObject
 ) -> None:
-    """What the BLS and the client rely on, for calls that stay within the user's limit."""
+    """The BLS and the client rely on this for calls that stay within the user's limit."""
     engine = longest(limit + DRAFTS)
     prompt = data.draw(st.integers(1, limit - 1))
     drafts = data.draw(st.integers(0, min(DRAFTS, limit - prompt - 1)))
@@ -112,7 +112,7 @@ def test_answers_end_where_the_room_ends(engine: Engine, start: Start) -> None:
         scheduler = start(engine(Tiny()), shape)
         assert len(ask(scheduler, [1] * 360, 50).tokens()) == 8
     scheduler = start(engine(Tiny()))
-    # The target's own tokens as drafts: all of them are right, and only eight fit.
+    # The drafts are the target's own tokens, so all are right; at 368 tokens, only eight fit.
     right = ask(scheduler, [1] * 350, 16).tokens()
     assert ask(scheduler, [1] * 350, 17, draft=right).tokens()[:16] == right
     assert ask(scheduler, [1] * 368, 9, draft=right[:8]).wait().error is None
@@ -123,7 +123,7 @@ def test_answers_end_where_the_room_ends(engine: Engine, start: Start) -> None:
 def test_the_last_tokens_fit_into_a_cache_of_one_longest_sequence(
     engine: Engine, start: Start
 ) -> None:
-    """The operator's smallest budget, which need not consist of whole blocks."""
+    """The operator's smallest KV budget need not be a multiple of the block size."""
     for shape in (None, Lookahead(3, 3, 3)):
         scheduler = start(engine(Tiny()), shape, kv_tokens=LONGEST - 10)
         assert len(ask(scheduler, [1] * 350, 8).tokens()) == 8

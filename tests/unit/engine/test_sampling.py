@@ -1,4 +1,4 @@
-"""Choosing tokens: distributions, sets, penalties, and what may not change a choice."""
+"""Sampling: distributions, candidate sets and penalties; logit noise changes no sure choice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frequencies(tokens: list[int], size: int = LOGITS.size) -> npt.NDArray[np.fl
 
 
 def close(actual: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
-    """Five standard deviations of a frequency."""
+    """Return whether frequencies are within five standard deviations of the expected ones."""
     deviation = np.sqrt(expected * (1 - expected) / SAMPLES)
     return bool((np.abs(actual - expected) <= 5 * deviation + 1e-9).all())
 
@@ -61,7 +61,7 @@ def test_distribution_is_softmax_cut_by_top_k_then_top_p() -> None:
     assert np.allclose(probabilities(Sampling(top_p=1.0), LOGITS), whole)
     top3 = np.where(np.arange(6) < 3, whole, 0)
     assert np.allclose(probabilities(Sampling(top_k=3), LOGITS), top3 / top3.sum())
-    # 0.80 of the mass: the first two have 0.73, so the third is the one that reaches it.
+    # The first two tokens have 0.73 of the mass, so the third is needed to reach 0.80.
     nucleus = probabilities(Sampling(top_p=0.8), LOGITS)
     assert np.flatnonzero(nucleus).tolist() == [0, 1, 2]
 
@@ -100,7 +100,7 @@ def test_a_sure_choice_stands_under_noise(
     """For a sure choice, the exact rules select the same token for any logits within the noise."""
     rules = Sampling(top_k=top_k, top_p=top_p, temperature=0.8, seed=seed)
     logits = np.array(values, np.float32)
-    # Noise matters in near ties, so make some values equal.
+    # Noise matters in near ties, so rounding makes some values equal.
     if data.draw(st.booleans()):
         logits = np.round(logits)
     shifts = data.draw(
@@ -169,7 +169,7 @@ def test_rejection_sampling_gives_the_target_distribution(rules: Sampling) -> No
         actual.append(token)
     p = probabilities(rules, LOGITS)
     assert close(frequencies(actual), p)
-    # The chance to keep a draft is the overlap of the two distributions.
+    # The probability of accepting a draft token is the overlap of the two distributions.
     overlap = float(np.minimum(p, q).sum())
     assert abs(kept / SAMPLES - overlap) < 5 * math.sqrt(0.25 / SAMPLES)
 

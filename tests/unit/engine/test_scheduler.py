@@ -1,4 +1,4 @@
-"""In-flight batching: order, limits, cancelling, and isolation of failed requests."""
+"""In-flight batching: order, limits, cancellation, and isolation of failed requests."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_lookahead_shapes_may_only_shrink(engine: Engine, start: Start) -> None:
 
 
 def test_rows_beyond_max_num_tokens_wait_for_the_next_pass(engine: Engine, start: Start) -> None:
-    """max_num_tokens bounds a pass, and no sequence starves."""
+    """Each pass has at most max_num_tokens rows, and every sequence gets its tokens."""
     model = engine(Tiny())
     scheduler = start(model)
     prompts = [np.random.default_rng(seed).integers(0, 97, 250).tolist() for seed in range(8)]
@@ -203,7 +203,7 @@ def test_rows_beyond_max_num_tokens_wait_for_the_next_pass(engine: Engine, start
 
 
 class Clock:
-    """Stands in for the module `time`; sleeping is what moves it."""
+    """A fake of the module `time`; only `sleep` and the test advance it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -222,14 +222,14 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     clock = Clock()
     monkeypatch.setattr(pacing, "time", clock)
     pace = pacing.Pace(2.0)
-    # It took half a second to read the request, and more to compute its first step.
+    # Reading the request took 0.5 seconds; computing its first step ends at 101.0.
     pace.join(99.5)
     clock.now = 101.0
     assert pace.end() == 101.5
     pace.wait()
     assert clock.now == 101.5
     assert pace.end() == 103.5
-    # A step that takes longer to compute than on the device is late; the next one is not.
+    # A step that takes longer to compute than on the device ends late; the next step does not.
     clock.now = 104.0
     assert pace.end() == 105.5
     clock.now = 108.0
@@ -243,7 +243,7 @@ def test_simulated_steps_begin_with_the_arrival_and_last_whole_lengths(
     assert pace.end() == 113.5
     pace.join(114.0)
     assert pace.end() == 116.0
-    # It catches up by one step at most.
+    # The pace catches up by at most one step.
     clock.now = 130.0
     assert pace.end() == 130.0
     assert pace.end() == 130.0

@@ -1,4 +1,4 @@
-"""The simulated rank: no step runs before its load, or after its process has ended."""
+"""The simulated rank serves only after its load and until its process has ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rank_that_ends_while_it_loads_never_serves(rank: SimulatedRank) -> None
 
 
 class Gate(threading.Event):
-    """Reports when the scheduler waits at it."""
+    """An event that reports when the scheduler waits for it."""
 
     def __init__(self) -> None:
         super().__init__()

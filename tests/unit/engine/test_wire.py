@@ -1,4 +1,4 @@
-"""Requests and answers as tensors; every bad one gets a sentence that names the tensor."""
+"""Requests and answers as tensors; the error for an invalid tensor names this tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def request(**extra: Any) -> Any:
 
 
 def answer(asked: Request, update: Update, row: int, *, exclude_input: bool) -> Any:
-    """Every output there is."""
+    """Return an answer with every output of the backend."""
     return answer_with(asked, update, row, exclude_input, OUTPUTS)
 
 
@@ -279,10 +279,10 @@ def test_word_lists_match_as_by_comparing_every_item() -> None:
 
 @pytest.mark.slow
 def test_a_step_costs_no_more_for_a_long_word_list() -> None:
-    """Comparing 100 000 items at every token took longer than the model itself."""
+    """A comparison with 100 000 items for every token would take longer than the model itself."""
     listed = WordList((number, number + 1, 7) for number in range(100_000))
     tokens = np.arange(1000)
-    # The first time makes the index.
+    # The first calls build the index.
     ends_with(tokens, listed)
     banned(tokens, listed)
     calls = 0

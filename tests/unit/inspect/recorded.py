@@ -10,7 +10,7 @@ Json = dict[str, Any]
 KEY = "3f" * 32
 JOBS, PODS = "/apis/batch/v1/namespaces/lab/jobs", "/api/v1/namespaces/lab/pods"
 RESOURCE = f"{MODELS}/namespaces/lab/speculativemodels/pair"
-# The pod of a shared Job is selected by the label of its Job.
+# The label of the Job selects the pod of a shared Job.
 SHARED = "batch.kubernetes.io/job-name in (engine-3f3f-1)"
 
 

@@ -1,4 +1,4 @@
-"""`specdec suspend`, `resume` and `rerun`: one patch of one field, for the resource as it is."""
+"""`specdec suspend`, `resume` and `rerun` patch one field of the current resource."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Patched(Api):
-    """Keeps patches; the first `conflicts` of them fail, as if the status had changed."""
+    """Records patches; the first `conflicts` patches fail, as if the status had changed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`specdec check` as a command: its lines, its JSON and its exit status."""
+"""The command `specdec check`: its lines, its JSON and its exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unit.inspect.test_checks import GOOD, operator
 
 
 class Cluster(Api):
-    """Answers reviews of rights, and denies those in `denied`."""
+    """Answers reviews of permissions, and denies the permissions in `denied`."""
 
     denied: frozenset[tuple[str, str]] = frozenset()
 

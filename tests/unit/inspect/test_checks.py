@@ -1,4 +1,4 @@
-"""`specdec check`: a verdict with a resolution for each fact about a cluster."""
+"""`specdec check`: each fact about a cluster gets a verdict with a resolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads while a Job waits for its node."""
+"""The messages while a Job waits for a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Login by a kubeconfig: its context and namespace, and messages about an invalid one."""
+"""Login with a kubeconfig: its context and namespace, and messages about an invalid file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run(*arguments: str) -> Result:
 
 
 def error_of(result: Result, status: int) -> str:
-    """The single line on stderr."""
+    """Return the single line on stderr."""
     assert result.exit_code == status, result.output
     assert result.stdout == ""
     [line] = result.stderr.splitlines()
@@ -73,7 +73,7 @@ def test_missing_kubeconfig_is_one_sentence(
             "it has b: select one with --context",
         ),
         (
-            # The library's own message would quote the entry.
+            # The library's own message would quote the entry, which has the token.
             "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
             "clusters: [{name: c, cluster: {server: x}}]\nusers: [{name: u, token: hush}]\n",
             "cannot be used",

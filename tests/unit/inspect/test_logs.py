@@ -1,4 +1,4 @@
-"""`specdec logs`: every line of every pod once, also over lost connections and of new pods."""
+"""`specdec logs` prints every line of every pod once, despite lost connections and new pods."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_text_without_a_time_is_shown(api: Logged) -> None:
 
 
 class Life:
-    """The pods of a resource, step by step: a step ends when all its new lines were read."""
+    """Changes the pods of a resource in steps; a step ends when its pods' logs were requested."""
 
     def __init__(self, api: Logged, steps: list[tuple[list[Json], dict[str, list[str]]]]) -> None:
         self._api, self._steps = api, list(steps)
@@ -215,7 +215,7 @@ def test_follow_writes_each_line_once_and_follows_new_pods(api: Logged) -> None:
         [
             ([], {}),
             ([first], {"pair-0": [at(1, "one"), at(2, "two")]}),
-            # A line of the second in which the connection was lost.
+            # A line with a time in the same second as the lost connection.
             ([first, second], {"pair-0": [at(2, "three", 7)], "pair-1": [at(1, "other")]}),
             ([ended, second], {"pair-0": [at(4, "last")]}),
             ([ended, second], {"pair-1": [at(9, "end")]}),
@@ -232,7 +232,7 @@ def test_follow_writes_each_line_once_and_follows_new_pods(api: Logged) -> None:
     ]
     assert [line for line in lines if "pair-1" in line] == ["pair-1: other", "pair-1: end"]
     assert result.stderr.splitlines()[-1] == "specdec: lab/pair was deleted"
-    # A complete log is not read again.
+    # The command does not read a complete log again.
     assert len([name for name, *_ in api.requests if name == "pair-0"]) <= len(api.requests) - 2
     assert all(query["follow"] == "true" for *_, query in api.requests)
     again = [query for name, _, query in api.requests if name == "pair-0"][1:]
@@ -245,7 +245,7 @@ def test_follow_shows_the_run_after_a_restart(api: Logged) -> None:
     Life(api, [([before], {"pair-0": [at(1, "before")]}), ([after], {"pair-0": []})])
     api.logs["pair-0", "server"] = [at(1, "before")]
     result = specdec("-f")
-    # The fake serves the same log for both runs, of which each is shown.
+    # The fake serves the same log for both runs, and the command shows it for each run.
     assert set(result.stdout.splitlines()) == {"pair-0: before"}
     assert result.stdout.count("before") >= 2
 

@@ -1,4 +1,4 @@
-"""`specdec prune`: what a claim's resources use, and the Job that lists or deletes the rest."""
+"""`specdec prune`: files that resources of a claim use; a Job lists or deletes other files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def api(tmp_path: Path) -> Cluster:
 
 @pytest.fixture(autouse=True)
 def _program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The program of the Job runs in a thread of this process."""
+    """Let the Job's program run in a thread of this process, without signal handlers."""
     monkeypatch.setenv("SPECDEC_TERMINATION_LOG", str(tmp_path / "termination"))
     monkeypatch.setattr("specdec.jobs.result.signal.signal", lambda *_: None)
 

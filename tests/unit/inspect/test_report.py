@@ -1,4 +1,4 @@
-"""`specdec report`: everything about a resource, and no credential in any file."""
+"""`specdec report`: all files about a resource, without any credential."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def letters(alphabet: str, least: int, most: int) -> st.SearchStrategy[str]:
     return st.text(alphabet, min_size=least, max_size=most)
 
 
-# What has the form of a credential, wherever it stands.
+# Texts with the form of a credential, which a report must not contain anywhere.
 TOKENS = st.one_of(
     letters(ALNUM, 20, 40).map(lambda text: f"hf_{text}"),
     letters(ALNUM, 20, 40).map(lambda text: f"ghp_{text}"),
@@ -49,11 +49,11 @@ AFTER = st.sampled_from(["", " ", "\n", '"}', "]", ",", "\\n", " and more text "
 
 
 def secret_part(token: str) -> str:
-    """What must not be in a file: the token without its name."""
+    """Return the secret part of a token, which must not be in a file."""
     return token.rpartition(" ")[2].removeprefix("https://user:").removesuffix("@example.com/")
 
 
-# Hypothesis also draws texts from the sources, and this one is the name of a file.
+# Hypothesis also draws texts from source files, and this text is the name of a report's file.
 SECRETS = TOKENS.filter(lambda token: "not-included.txt" not in token)
 
 

@@ -1,4 +1,4 @@
-"""`specdec report` as a command: the archive that it writes, and what it cannot read."""
+"""The command `specdec report`: its archive, and objects that it cannot read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Reported(Cluster):
-    """Serves logs by pod, container and whether they are of the previous run."""
+    """Serves a log with the container's name, for the current and the previous run."""
 
     @override
     def respond(self, address: str) -> tuple[int, bytes]:
@@ -80,7 +80,7 @@ def specdec(*arguments: str) -> Result:
 
 
 def unpacked(path: Path) -> dict[str, str]:
-    """The files of an archive, by their paths below its only folder."""
+    """Return the files of an archive, by their paths inside its only folder."""
     with tarfile.open(path) as archive:
         members = archive.getmembers()
         assert len({member.name.partition("/")[0] for member in members}) == 1

@@ -1,4 +1,4 @@
-"""Logs of a snapshot: every container that has started, and the end of a long log."""
+"""Logs of a snapshot: from every container that has started; long logs only have their end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = "x" * 2047
 
 
 class LongLogs(Api):
-    """Cuts logs at their end, as a kubelet does with limitBytes."""
+    """Drops the end of a log, as a kubelet does with limitBytes."""
 
     lines = 1000
 

@@ -42,7 +42,7 @@ def with_status(api: Api, **changes: Any) -> None:
 
 
 def lines(result: Result) -> list[str]:
-    """The lines without the branches of the tree."""
+    """Return the output's lines without the branches of the tree."""
     assert result.exit_code == 0, result.output
     return [re.sub(r"^[│├└─ ]+", "", line).rstrip() for line in result.stdout.splitlines()]
 
@@ -61,7 +61,7 @@ def test_tree_shows_stages_jobs_engines_and_measurements() -> None:
     assert stage[1:3] == ["False", "Building"]
     assert re.fullmatch(r"\d+d", stage[3])
     job = next(line for line in shown if line.startswith("engine "))
-    # The log is newer than the status, which has 10.
+    # The progress comes from the log, which is newer than the status with 10 %.
     assert re.search(r"engine-3f3f-1 +Running +build 42 % 1 failed", job)
     engine = next(line for line in shown if line.startswith("target "))
     assert engine.split()[:5] == ["target", "Building", "42", "%", KEY[:16]]

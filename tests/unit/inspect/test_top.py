@@ -101,7 +101,7 @@ def test_server_without_a_bls_has_figures_of_its_engine() -> None:
 
 @pytest.fixture
 def watched(api: Api, login: object, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """Two ready pods, of which only the first serves requests; sleeping takes no time."""
+    """Return a server with two ready pods; only the first serves requests. Skip every sleep."""
     record(api)
 
     async def skip(seconds: float) -> None:
@@ -231,7 +231,7 @@ def test_ctrl_c_exits_with_0(watched: Api, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class OnePod(FakeCluster):
-    """Lists a ready pod whatever the selector."""
+    """Lists a ready pod for every selector."""
 
     @override
     async def list(

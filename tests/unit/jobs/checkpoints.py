@@ -32,7 +32,7 @@ def tokenizer(vocabulary: dict[str, int] | None = None, **changed: Any) -> dict[
 
 
 def tensors(*values: bytes) -> bytes:
-    """A safetensors file of float16 vectors."""
+    """Return the content of a safetensors file with float16 vectors."""
     header, start = {}, 0
     for number, value in enumerate(values):
         header[f"t{number}"] = {
@@ -46,7 +46,7 @@ def tensors(*values: bytes) -> bytes:
 
 
 def write(folder: Path, **files: Any) -> Path:
-    """A complete checkpoint; `files` replaces files by name (`None` omits a file)."""
+    """Write a complete checkpoint; `files` replaces files by name (`None` omits a file)."""
     folder.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
         "config.json": config(),

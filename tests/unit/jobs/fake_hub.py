@@ -22,7 +22,7 @@ class Hub:
     Attributes:
         files: content by path of the one repository `acme/model`, revision `main`.
         token: when set, requests without it are refused.
-        stated: content by path that the listing describes where it differs from `files`.
+        stated: content by path that the listing describes in place of the content in `files`.
         bare: the listing states neither sizes nor digests.
         cut: the connection breaks after this many bytes, once for each file.
         requests: method, path and Range header of each request, in order.
@@ -38,18 +38,18 @@ class Hub:
     url: str = ""
 
     def gets(self, name: str) -> list[str]:
-        """The Range headers of the downloads of one file."""
+        """Return the Range headers of the downloads of one file."""
         return [r for m, p, r in self.requests if m == "GET" and p.endswith(f"/{name}")]
 
 
 def git(data: bytes) -> str:
-    """The object ID of a blob in git."""
+    """Return the object ID of a blob in git."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # noqa: S324
 
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve until the block ends."""
+    """Serve the hub until the `with` block ends."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps(info).encode(), {})
 
     def _sibling(self, name: str, data: bytes) -> dict[str, Any]:
-        """Weights are in the large file store, other files in git, as on the real hub."""
+        """Describe a file for the listing: as on the real hub, only weights are in Git LFS."""
         if self.hub.bare:
             return {"rfilename": name}
         stated = self.hub.stated.get(name, data)

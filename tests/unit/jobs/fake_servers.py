@@ -23,14 +23,14 @@ from typing_extensions import override
 
 @dataclass
 class Server(ABC):
-    """What all fake servers share.
+    """The common base of all fake servers.
 
     Attributes:
         files: content by key.
         password: what the Authorization header must contain; empty allows anonymous requests.
         cut: the connection breaks after this many bytes of a file.
-        cuts: how often it breaks for each file.
-        ranges: whether byte ranges are honoured.
+        cuts: how often the connection breaks for each file.
+        ranges: whether the server supports byte ranges.
         requests: method, path and Range header of each request.
     """
 
@@ -48,7 +48,7 @@ class Server(ABC):
         return self.url.partition("://")[2]
 
     def gets(self, end: str) -> list[str]:
-        """Range headers of the requests for one file."""
+        """Return the Range headers of the requests for one file."""
         return [
             span for _, path, span in self.requests if unquote(urlsplit(path).path).endswith(end)
         ]
@@ -111,7 +111,7 @@ S = TypeVar("S", bound=Server)
 
 @contextmanager
 def serving(state: S, address: str = "127.0.0.1") -> Iterator[S]:
-    """Serve until the block ends."""
+    """Serve until the `with` block ends."""
     handler = type("Served", (Handler,), {"server_state": state})
     server = ThreadingHTTPServer((address, 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -126,7 +126,7 @@ def serving(state: S, address: str = "127.0.0.1") -> Iterator[S]:
 
 
 class Store(Server):
-    """Buckets: list by prefix and delimiter, page by page, and get. Keys are `bucket/key`."""
+    """An object store that lists by prefix and delimiter in pages. Keys are `bucket/key`."""
 
     page = 2
 
@@ -170,11 +170,11 @@ class Store(Server):
 
 @dataclass
 class Registry(Server):
-    """One repository `acme/model` of an OCI registry; `password` is that of user `me`.
+    """An OCI registry with the repository `acme/model`; `password` belongs to user `me`.
 
     Attributes:
-        layers: of the manifest `v1`; their blobs are in `files` by digest.
-        basic: whether it requires basic authentication instead of a token.
+        layers: the layers of the manifest `v1`; their blobs are in `files` by digest.
+        basic: whether the registry requires basic authentication instead of a token.
         tokens: number of issued tokens; each is valid for `lifetime` requests.
         index: whether `v1` is an index that refers to the manifest.
     """

@@ -32,7 +32,7 @@ def expectation(role: str, **changed: Any) -> dict[str, Any]:
 
 
 def engine(volume: Path, role: str, **changed: Any) -> Path:
-    """An engine directory as the build leaves it; `changed` replaces build_config values."""
+    """Write an engine directory as the build does; `changed` replaces build_config values."""
     target = role == "target"
     folder = volume / "engines" / KEYS[role]
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,5 +91,5 @@ class Mounts:
 
 
 def is_key_of(key: str, path: str) -> bool:
-    """Whether the Job's volume projects a key of the ConfigMap to a path."""
+    """Return whether the Job's volume projects a key of the ConfigMap to a path."""
     return key == desired._key(path)

@@ -11,7 +11,7 @@ _BITS = 1024
 
 @cache
 def service_account() -> str:
-    """A key file as Google Cloud issues it, with a generated 2048-bit key."""
+    """Return a key file as Google Cloud issues it, with a generated 2048-bit key."""
     body = base64.encodebytes(_pkcs8(_key(random.Random(7)))).decode()
     pem = f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n"
     return json.dumps(
@@ -26,7 +26,7 @@ def service_account() -> str:
 
 
 def _key(source: random.Random) -> list[int]:
-    """Version, modulus, exponents, primes and CRT values in the order of PKCS #1."""
+    """Return version, modulus, exponents, primes and CRT values in the order of PKCS #1."""
     exponent = 65537
     p, q = (_prime(source, exponent) for _ in range(2))
     p, q = max(p, q), min(p, q)
@@ -45,7 +45,7 @@ def _prime(source: random.Random, exponent: int) -> int:
 
 
 def _passes(number: int, base: int) -> bool:
-    """One round of the Miller-Rabin test."""
+    """Return whether a number passes one round of the Miller-Rabin test."""
     odd = number - 1
     twos = (odd & -odd).bit_length() - 1
     power = pow(base, odd >> twos, number)

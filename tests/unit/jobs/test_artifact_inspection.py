@@ -1,4 +1,4 @@
-"""The facts of draft heads and prebuilt engines."""
+"""The facts that the fetch Job reads from draft heads and prebuilt engines."""
 
 import io
 import json
@@ -21,7 +21,7 @@ ReadResult = Callable[[], dict[str, Any]]
 
 
 def shaped(**shapes: list[int]) -> bytes:
-    """A safetensors file of float16 tensors by name."""
+    """Return the content of a safetensors file with float16 tensors of these names and shapes."""
     header, start = {}, 0
     for name, shape in shapes.items():
         size = 2
@@ -49,7 +49,7 @@ class Bomb:
 
 
 def pickled(*names: str) -> bytes:
-    """A file as torch.save writes it, with a pickle that creates a file when it is loaded."""
+    """Return a file as torch.save writes it; loading its pickle would create a file."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as packed:
         packed.writestr("x/data.pkl", pickle.dumps({**dict.fromkeys(names, 1), "bomb": Bomb()}))

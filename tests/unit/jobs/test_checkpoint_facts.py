@@ -1,4 +1,4 @@
-"""The facts of checkpoints: sizes, positions, templates and tokenizers."""
+"""The facts that the fetch Job reads from checkpoints: sizes, positions, templates, tokenizers."""
 
 from pathlib import Path
 from typing import Any

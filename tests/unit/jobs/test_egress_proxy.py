@@ -17,7 +17,7 @@ from unit.jobs.fake_servers import Handler, Server, serving
 from unit.jobs.test_sources import FILES, REMOTES
 
 ReadResult = Callable[[], dict[str, Any]]
-# run() allows the address of the tests' servers; this address must stay refused.
+# run() allows only the address of the tests' servers, so the proxy must refuse this address.
 CLOSED = "127.0.0.2"
 KEYS = b'{"AccessKeyId": "AKIASTOLEN", "SecretAccessKey": "stolen"}'
 
@@ -31,7 +31,7 @@ class Metadata(Server):
 
 
 class Hostile(Server):
-    """A source that redirects every request, or answers with content that must stay unquoted."""
+    """A source that redirects every request, or answers with content that no message may quote."""
 
     redirect_to = ""
     status = 302
@@ -57,7 +57,7 @@ def hostile() -> Iterator[Hostile]:
 
 
 def source(kind: str, server: Server) -> dict[str, Any]:
-    """A source of each kind, with the same server for all requests."""
+    """Return a source of the given kind that refers to the given server."""
     return {
         "huggingFace": {"huggingFace": {"repo": "acme/model", "endpoint": server.url}},
         "s3": {"s3": {"uri": "s3://bucket/a", "endpoint": server.url}},
@@ -145,7 +145,7 @@ def test_connection_uses_the_checked_address_of_a_name_that_changes(
     read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """DNS rebinding: the first answer is allowed, each later one is the metadata service."""
+    """DNS rebinding: the first address is allowed; later lookups return the metadata service."""
     port = hostile.url.rpartition(":")[2]
     names = Names(monkeypatch, {"models.example": ["127.0.0.1", CLOSED]})
     hostile.status = 404
@@ -157,7 +157,7 @@ def test_connection_uses_the_checked_address_of_a_name_that_changes(
 
 
 class Names:
-    """A fake resolver: each lookup of a name returns its next address, at the end its last one."""
+    """A fake resolver: each lookup of a name returns its next address, and the last repeats."""
 
     def __init__(self, patch: pytest.MonkeyPatch, answers: dict[str, list[str]]) -> None:
         self.lookups: list[str] = []

@@ -1,4 +1,4 @@
-"""Fetched checkpoints are complete or absent, and the result has their facts."""
+"""A fetched checkpoint is complete or absent, and the result contains its facts."""
 
 import stat
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""The applied Jobs, run in sequence: each one uses the output of the previous one.
+"""The applied Jobs run in sequence, and each Job uses the output of the previous Job.
 
-A folder stands for the volume; only the paths differ from those in a pod.
+A local folder replaces the volume; only the paths differ from those in a pod.
 """
 
 import json
@@ -84,14 +84,14 @@ class Node:
         return folders
 
     def _localized(self, text: str, folders: dict[str, str]) -> str:
-        """Replace a pod's paths by local ones."""
+        """Replace the mount paths of a pod by local folders."""
         for path, place in folders.items():
             text = re.sub(rf"(?<![\w.])(?<!/){re.escape(path)}(?=/|$)", place, text)
         return text
 
 
 def node(root: Path, method: str) -> Node:
-    """A node for a resource of tiny models, with their checkpoints on claims."""
+    """Return a node for a resource of tiny models whose checkpoints are on claims."""
     cr = resource(method)
     models = [cr["spec"]["target"]]
     if method == "DraftTarget":

@@ -48,7 +48,7 @@ def source(acme: Registry, name: str = ":v1") -> dict[str, Any]:
 
 
 def packed(*members: tuple[str, bytes | str], mode: str = "w:gz", kind: bytes = b"") -> bytes:
-    """A tar archive; content of type `str` is the target of a link of type `kind`."""
+    """Return a tar archive; content of type `str` is the target of a link of type `kind`."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode=mode) as archive_file:  # type: ignore[call-overload]
         for name, content in members:
@@ -75,7 +75,7 @@ def test_hostile_titles_paths_and_members_write_nothing(
         acme.title(name, data)
     for name in NAMES:
         acme.title(name, b"evil")
-    # In an archive or a model, a leading slash means its root and stays inside.
+    # In an archive or a model, a path with a leading slash starts at its root and stays inside.
     relative = [name for name in NAMES if not name.startswith("/")]
     members = [(name, b"evil") for name in relative]
     acme.add(packed(*members), mediaType=f"{TAR}+gzip")
@@ -221,7 +221,7 @@ def test_only_loopback_is_used_without_tls() -> None:
 
 
 def refusal(acme: Registry, data: bytes, media: str, volume: Path, read_result: ReadResult) -> str:
-    """The error message about a layer that the Job must refuse."""
+    """Check that the Job refuses a layer, and return the error message."""
     acme.add(data, mediaType=media)
     assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
     error = read_result()["error"]
@@ -234,7 +234,7 @@ def refusal(acme: Registry, data: bytes, media: str, volume: Path, read_result: 
 def test_small_layer_that_unpacks_to_gigabytes_is_refused(
     acme: Registry, volume: Path, read_result: ReadResult
 ) -> None:
-    """gzip can compress a thousandfold; no more than the packed size may stay on the volume."""
+    """gzip can compress a thousandfold; files on the volume must not exceed the packed size."""
     zeros = tarfile.TarInfo("models/model.safetensors")
     zeros.size = 512 << 20
     out = io.BytesIO()
@@ -261,7 +261,7 @@ def test_long_header_is_not_read_into_memory(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The test's server and the response in transit hold the layer too.
+    # The peak includes copies of the layer in the test's server and in the response.
     assert peak < 3 * len(data)
 
 

@@ -1,4 +1,4 @@
-"""Damaged files on the volume are reported, and removed to be built or fetched again."""
+"""Jobs report damaged files on the volume and remove them, so that they are made again."""
 
 import json
 import os
@@ -20,7 +20,7 @@ HASH = "f" * 64
 
 @pytest.fixture
 def mounts(tmp_path: Path, volume: Path) -> Mounts:
-    """Engines as their builds leave them, and a published repository that uses them."""
+    """Return engines as their builds leave them, and a published repository that uses them."""
     mounts = Mounts(tmp_path, volume)
     for role in KEYS:
         write_manifest(engine(mounts, role))
@@ -33,19 +33,19 @@ def engine(mounts: Mounts, role: str) -> Path:
 
 
 def write_manifest(folder: Path) -> None:
-    """The manifest that a build writes last."""
+    """Write the manifest that a build writes last."""
     files = manifests.describe([folder / "config.json", folder / "rank0.engine"])
     (folder / "manifest.json").write_text(json.dumps({"key": folder.name, "files": files}))
 
 
 def damage_at_start(mounts: Mounts) -> list[str]:
-    """The damage that the start of a server reports."""
+    """Return the damage that a server reports when it starts."""
     manifest = mounts.volume / "repositories" / f".manifest-{HASH}.json"
     return check_volume.damaged(manifest, {})
 
 
 def later(path: Path) -> None:
-    """Set the modification time of a file to a second after its present one."""
+    """Set the modification time of a file one second later."""
     now = path.stat().st_mtime_ns + 1_000_000_000
     os.utime(path, ns=(now, now))
 
@@ -117,7 +117,7 @@ def test_all_damaged_engines_are_reported_together(
     assert read_result()["lost"] == ["target", "draft"]
     assert read_result()["error"]["reason"] == "EngineDamaged"
     assert "the draft engine bbbbbbbbbbbbbbbb is not complete" in read_result()["error"]["message"]
-    # A build treats a directory with a manifest as a complete engine.
+    # Both are removed, because a build treats a directory with a manifest as complete.
     assert list((mounts.volume / "engines").iterdir()) == []
 
 
@@ -155,7 +155,7 @@ def test_unreadable_file_removes_nothing(
 @pytest.mark.parametrize("name", ["foreign", "tensorrt_llm/2", "ensemble/1/model.py"])
 def test_foreign_path_in_a_repository_is_removed(name: str, mounts: Mounts) -> None:
     folder = mounts.volume / "repositories" / HASH
-    # The server takes an empty directory for a model too.
+    # Triton treats even an empty directory as a model.
     (folder / name).mkdir(parents=True)
     (damage,) = damage_at_start(mounts)
     assert damage.startswith("the model repository ffffffffffffffff: ")
@@ -183,7 +183,7 @@ def test_changed_file_of_a_repository_is_published_again(mounts: Mounts) -> None
 
 @pytest.fixture
 def fetched(mounts: Mounts, tmp_path: Path, read_result: ReadResult) -> Path:
-    """The fetched checkpoint of the target, whose tokenizer servers read."""
+    """Return the fetched checkpoint of the target, whose tokenizer the server reads."""
     write(tmp_path / "sources" / "target" / "model")
     assert run({"target": claim()}, mounts.volume, tmp_path / "sources") == 0
     digest: str = read_result()["models"]["target"]["digest"]
@@ -262,7 +262,7 @@ def test_checkpoint_of_an_earlier_release_gets_a_manifest(
 
 
 def test_changed_manifest_does_not_hide_a_changed_file(fetched: Path, mounts: Mounts) -> None:
-    """The name of the directory is its digest, which a changed manifest does not change."""
+    """The digest in the name of the directory stays the same if the manifest is changed."""
     flip(fetched / "tokenizer.json")
     files = manifests.describe(volume.files(fetched, ArtifactKind.CHECKPOINT))
     manifests.write(manifests.checkpoint_manifest(fetched), {"files": files})

@@ -64,7 +64,7 @@ def run_verify(url: str, **changed: Any) -> int:
 
 
 def conditions_of(verification: Json) -> dict[str, tuple[str, str]]:
-    """Status and reason of each condition that the operator sets for a verification."""
+    """Return status and reason of each condition that the operator sets for a verification."""
     entry = verification_result.entry(Measured.model_validate(verification))
     conditions = verification_result.conditions(SpeculativeModel.parse(resource()), entry)
     return {condition.type: (condition.status, condition.reason) for condition in conditions}
@@ -96,7 +96,7 @@ def test_every_figure_of_a_verification_reaches_the_status(read_result: ReadResu
     assert verification["acceptedTokens"] == verification["draftedTokens"] > 0
     assert (verification["acceptancePercent"], verification["active"]) == (100, True)
     assert 4 < float(verification["tokensPerRound"]) <= 5
-    # 24 tokens: 24 steps of 20 ms against 5 of 20 ms and 19 drafts of 0.5 ms; 438 % on an idle
+    # Baseline: 24 steps of 20 ms. BLS: 5 steps of 20 ms and 19 drafts of 0.5 ms. 438 % on an idle
     # machine, and up to 659 % on a very busy one.
     assert 200 < verification["speedupPercent"] < 1000
     entry = verification_result.entry(Measured.model_validate(verification))
@@ -110,7 +110,7 @@ def test_slow_draft_is_reported_as_slower_than_the_baseline(read_result: ReadRes
     with served(Service(acceptance=0.0, target_seconds=0.005, draft_seconds=0.03)) as url:
         assert run_verify(url, maxPrompts=2, maxTokens=8) == 0
     verification = read_result()["verification"]
-    # 8 steps and 22 drafts, none accepted, against 8 steps: 6 %.
+    # The BLS takes 8 steps and 22 drafts, none accepted; the baseline takes 8 steps: 6 %.
     assert verification["speedupPercent"] < 50
     assert verification["acceptancePercent"] == 0
     assert conditions_of(verification)[Type.SPECULATION_EFFECTIVE] == (
@@ -194,7 +194,7 @@ def test_invalid_prompts_are_reported_with_their_resolution(
 
 
 def figures(arm: Arm) -> dict[str, Any]:
-    """The figures of `status.benchmark` for an arm of a report."""
+    """Return the figures of `status.benchmark` for one decoding path of a report."""
     assert arm.request_latency is not None
     assert arm.time_to_first_token is not None
     return {

@@ -1,4 +1,4 @@
-"""The prune Job: what it lists, what it deletes, and what it never touches."""
+"""The prune Job: which directories it lists, deletes and keeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLD = time.time() - 7 * 86400
 
 
 def folder(root: Path, kind: str, name: str, *, age: float = OLD) -> Path:
-    """A directory of 5 bytes."""
+    """Create a directory with a file of 5 bytes."""
     made = root / kind / name
     made.mkdir(parents=True)
     (made / "file").write_text("12345")
@@ -32,7 +32,7 @@ def manifest(root: Path, repository: str, *paths: str) -> Path:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """A served repository `r1` of `e1` and `c1`, an earlier `r0` of `e0` and `c1`, and `c0`."""
+    """Create repositories `r1` (uses `e1`, `c1`) and `r0` (uses `e0`, `c1`), and unused `c0`."""
     for kind, name in (
         *(("checkpoints", name) for name in ("c0", "c1")),
         *(("engines", name) for name in ("e0", "e1")),

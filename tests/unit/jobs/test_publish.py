@@ -1,4 +1,4 @@
-"""A repository is published complete, and only with engines that match it."""
+"""The publish Job publishes only complete repositories with matching engines."""
 
 import json
 from collections.abc import Callable
@@ -153,7 +153,7 @@ def split(folder: Path, tensor: int, pipeline: int, files: int) -> None:
     world = tensor * pipeline
     mapping = {"tp_size": tensor, "pp_size": pipeline, "world_size": world}
     config["pretrained_config"]["mapping"] = mapping
-    # Engines with draft heads state their draft length in this section.
+    # Engines with draft heads have their draft length in this section.
     config["pretrained_config"]["max_draft_len"] = config["build_config"].pop("max_draft_len")
     (folder / "config.json").write_text(json.dumps(config))
     for rank in range(files):
@@ -210,7 +210,7 @@ def test_engine_without_room_for_its_drafts_is_refused(
     mounts: Mounts,
     read_result: ReadResult,
 ) -> None:
-    """The executor keeps the draft length of the engine free, whatever the spec asks for."""
+    """The executor always reserves the engine's draft length, whatever the spec sets."""
     mounts.engines = [expectation("target", prebuilt=built_elsewhere)]
     folder = engine(mounts.volume, "target", **build)
     if built_elsewhere:

@@ -1,4 +1,4 @@
-"""The BLS library comes from the Job's image, and must match the operator's."""
+"""The BLS library comes from the Job's image and must match the operator's."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def mounts(tmp_path: Path, volume: Path) -> Mounts:
 
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The library's package in the Job's image."""
+    """Yield the folder that replaces the library's package in the Job's image."""
     folder = tmp_path / "packaged"
     folder.mkdir()
     (folder / library.FILE).write_bytes(b"\x7fELF library")

@@ -66,7 +66,7 @@ def test_small_response_is_limited_in_size(
     read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Listings, refusals and redirects: the client reads the body of each."""
+    """The client reads the body of listings, refusals and redirects, up to a limit."""
     monkeypatch.setattr("specdec.jobs.egress_proxy._LISTING_BYTES", 8 << 20)
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     endless.status = status
@@ -78,7 +78,7 @@ def test_small_response_is_limited_in_size(
     finally:
         tracemalloc.stop()
     assert "error" in read_result()
-    # The client reads eight MiB; more is in transit between the sockets.
+    # The client reads 8 MiB; the server has sent more, which is in the buffers of the sockets.
     assert endless.sent < _SENT
     assert peak < 40 << 20
 
@@ -104,7 +104,7 @@ def test_small_response_is_limited_in_time(
 def test_compressed_response_is_not_unpacked(
     kind: str, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixteen KB can unpack to sixteen MB."""
+    """Gzip can compress 16 MiB to 16 KiB."""
     bomb = gzip.compress(bytes(16 << 20))
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 

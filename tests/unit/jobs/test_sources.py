@@ -22,7 +22,7 @@ FILES = {
     "tokenizer.json": json.dumps(tokenizer()).encode(),
     "model.safetensors": WEIGHTS,
 }
-# Other files beside a checkpoint; none of them may be fetched.
+# The source also has these files, which must not be fetched.
 BESIDE = {"README.md": b"no", "onnx/model.safetensors": b"no", ".hidden.json": b"no"}
 
 
@@ -226,7 +226,7 @@ def test_failed_connection_is_a_transient_error(
 def test_download_without_progress_is_aborted(
     remote: Remote, volume: Path, read_result: ReadResult
 ) -> None:
-    """Each connection breaks before a byte is kept; the Job does not retry without end."""
+    """Each connection breaks before the Job keeps a byte; the Job must not retry forever."""
     remote.server.cut, remote.server.cuts = 1, 1_000_000
     remote.server.ranges = False
     code = run({"target": remote.source}, volume, volume)

@@ -1,4 +1,4 @@
-"""What Jobs load before they start to work."""
+"""Modules that Jobs import at their start."""
 
 import subprocess
 import sys

@@ -17,7 +17,7 @@ ReadResult = Callable[[], Json]
 
 
 def lower(ids: Any) -> int:
-    """A target that spells letters after any prompt."""
+    """A target model: return the next letter; after z or another byte, return a."""
     return counting(ids) if 96 < ids[-1] < 122 else ord("a")
 
 
@@ -51,9 +51,9 @@ def test_levels_have_throughput_and_answers_have_digests(read_result: ReadResult
     assert report["answers"] == expected
     one, eight = report["levels"]
     assert (one["concurrency"], one["requests"], one["failed"]) == (1, 8, 0)
-    # Two requests of each client at least.
+    # Each client sends at least two requests.
     assert (eight["concurrency"], eight["requests"], eight["failed"]) == (8, 16, 0)
-    # The rate is rounded, and so is the time that it is compared with.
+    # Both the rate and the time are rounded, so they are equal only approximately.
     assert abs(one["tokensPerSecond"] * one["seconds"] / 64 - 1) < 0.1
     assert one["latencyP50Ms"] <= one["latencyMaxMs"]
 
@@ -76,7 +76,7 @@ def test_client_loop_is_loaded_where_each_model_has_a_server(read_result: ReadRe
 
 def test_rejected_requests_are_counted(read_result: ReadResult) -> None:
     class Busy(Service):
-        """Rejects every request while eight clients send them."""
+        """Rejects every call of the BLS after the twelfth."""
 
         @override
         def _parts(self, model: str, given: dict[str, Any]) -> Any:

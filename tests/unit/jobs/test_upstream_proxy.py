@@ -26,13 +26,13 @@ LOOPBACK = Networks.parse(["127.0.0.1"])
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the target of the request, which is a complete address for a proxy."""
+    """Answers with the request target; a request through a proxy has a complete URL as target."""
 
     def do_GET(self) -> None:
         body = self.path.encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
-        # An object store states the time and the version of a file.
+        # Object stores send the modification time and the version of a file.
         self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         self.send_header("ETag", '"1"')
         self.end_headers()
@@ -86,7 +86,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
-    """The server's address; the server uses TLS."""
+    """Make the server use TLS, and return its address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.server, authority.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -94,13 +94,13 @@ def encrypted(server: ThreadingHTTPServer, authority: Authority) -> str:
 
 
 def read_over_http(url: str) -> str:
-    """Read a file as from a registry or a catalogue."""
+    """Read a file as the Job reads from a registry or a catalogue."""
     with EgressProxy(LOOPBACK) as proxy, http_source.client(proxy.url) as client:
         return HttpSource(client, "the store", "").get(f"{url}/bucket/file").text
 
 
 def read_from_bucket(url: str) -> str:
-    """Read a file as from a bucket."""
+    """Read a file as the Job reads from a bucket."""
     with EgressProxy(LOOPBACK) as proxy:
         source = {"uri": "s3://bucket", "endpoint": url, "region": "any"}
         request = SourceRequest("target", ArtifactKind.CHECKPOINT, source, proxy)

@@ -23,7 +23,7 @@ ENTRIES = [Entry("one", 4), Entry("two", None)]
 
 
 class Service(ThreadingHTTPServer):
-    """A server; `drafted` is what it has counted, in one spelling, and `refused` are prompts."""
+    """A server that reports `drafted` draft tokens and refuses the prompts in `refused`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""A scripted server behind the endpoint's interface."""
+"""A fake of the endpoint's backend that answers with a script."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from specdec.triton import contract
 
 
 def declared(version: str) -> Served:
-    """The declaration of the BLS in the layout of a release."""
+    """Return the declaration of the BLS in the layout of a release."""
     inputs = {tensor.name for tensor in contract.inputs(BLS, version)}
     outputs = {tensor.name for tensor in contract.outputs(BLS, version)}
     return Served(frozenset(inputs), frozenset(outputs), streams=True, max_seq_len=512)
 
 
 SERVED = declared("1.2.1")
-# It reports no counts of tokens.
+# The BLS of this release reports no counts of tokens.
 OLDER = declared("0.19.0")
 TEMPLATE = (
     "{% if messages[0].role == 'assistant' %}{{ raise_exception('roles must alternate') }}"
@@ -46,7 +46,7 @@ def pieces(*texts: str) -> list[Piece | ApiError]:
 
 @dataclass
 class FakeBackend:
-    """Answers every request with the script; `held` stops it before the piece of that number."""
+    """Answers every request with the script; waits forever before the piece with number `held`."""
 
     script: Sequence[Piece | ApiError] = ()
     declaration: Served = SERVED

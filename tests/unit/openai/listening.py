@@ -1,4 +1,4 @@
-"""An endpoint on a socket, with the protocol of the program."""
+"""A real HTTP server for an endpoint, with the protocol class that the program uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEADLINE = 60
 
 
 class Listening(uvicorn.Server):
-    """A server with an event for its start, and without signal handlers."""
+    """A uvicorn server that sets an event when it has started."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -31,7 +31,7 @@ class Listening(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(application: ASGIApp) -> AsyncIterator[int]:
-    """The port of a server with the program's protocol."""
+    """Run a server with the program's protocol class and yield its port."""
     config = uvicorn.Config(
         application,
         http=http.Protocol,

@@ -1,4 +1,4 @@
-"""A scripted HTTP/2 server that sends what it is given, also frames that break the protocol."""
+"""A scripted HTTP/2 server that sends any frames, even frames that break the protocol."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TRAILERS = [("grpc-status", "0")]
 
 
 def message(body: bytes) -> bytes:
-    """A gRPC message."""
+    """Return a body with the header of a gRPC message."""
     return b"\0" + len(body).to_bytes(4, "big") + body
 
 
 def data(stream: int, body: bytes, *flags: str) -> Frame:
-    """A DATA frame."""
+    """Return a DATA frame."""
     return DataFrame(stream, body, flags=list(flags))
 
 
@@ -36,12 +36,12 @@ class Peer:
         self._encoder = hpack.Encoder()
 
     async def greet(self, settings: dict[int, int]) -> None:
-        """Exchange the first bytes of a connection."""
+        """Read the preface of the client and send the settings of the server."""
         await self._reader.readexactly(len(_PREFACE))
         self.send(SettingsFrame(0, settings=settings))
 
     def headers(self, stream: int, fields: list[tuple[str, str]], *flags: str) -> Frame:
-        """A HEADERS frame."""
+        """Return a HEADERS frame."""
         block = self._encoder.encode(fields)
         return HeadersFrame(stream, block, flags=["END_HEADERS", *flags])
 
@@ -50,7 +50,7 @@ class Peer:
         self.writer.write(b"".join(frame.serialize() for frame in frames))
 
     async def receive(self, kind: type[Frame], stream: int | None = None) -> Frame:
-        """The next frame of a kind, and of a stream if one is given."""
+        """Return the next frame of a kind, and of the given stream unless it is None."""
         while True:
             head = memoryview(await self._reader.readexactly(9))
             frame, length = Frame.parse_frame_header(head)
@@ -60,7 +60,7 @@ class Peer:
 
 
 class RawServer:
-    """The connections of a channel, in their order."""
+    """The server: it queues the connections of its channel in the order of their start."""
 
     def __init__(self, settings: dict[int, int]) -> None:
         self._settings = settings
@@ -69,14 +69,14 @@ class RawServer:
         self.channel: Channel
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin a connection."""
+        """Accept a connection."""
         self.writers.append(writer)
         peer = Peer(reader, writer)
         await peer.greet(self._settings)
         self._peers.put_nowait(peer)
 
     async def open(self, count: int = 1) -> tuple[Peer, list[Stream]]:
-        """Streams on a new connection, whose responses have begun."""
+        """Open streams on a new connection and begin their responses."""
         streams = [await self.channel.open("/a/b", b"request") for _ in range(count)]
         peer = await self.peer()
         for number in range(1, 2 * count, 2):
@@ -85,13 +85,13 @@ class RawServer:
         return peer, streams
 
     async def peer(self) -> Peer:
-        """The next connection."""
+        """Wait for the next connection and return it."""
         return await self._peers.get()
 
 
 @asynccontextmanager
 async def raw_server(settings: dict[int, int] | None = None) -> AsyncIterator[RawServer]:
-    """A server and a channel to it."""
+    """Start a server, and yield it with a channel to it."""
     result = RawServer(settings or {})
     server = await asyncio.start_server(result.accept, "127.0.0.1", 0)
     result.channel = Channel(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")

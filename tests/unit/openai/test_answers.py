@@ -159,7 +159,7 @@ async def test_log_probabilities_belong_to_the_text_of_their_piece(stream: bool)
         ("", -9999.0),
         ("c", -0.5),
     ]
-    # Without pieces, the text of the answer would belong to its first token.
+    # The request streams: in a single response, all text would belong to the first token.
     assert backend.requests[0].stream
 
 

@@ -73,7 +73,7 @@ async def test_requests_beyond_the_bound_are_refused_and_counted() -> None:
         ({"lookup_scope"}, {"X-Lookup-Scope": "tenant-7"}, "tenant-7"),
         ({"lookup_scope"}, {"X-Lookup-Scope": ""}, None),
         ({"lookup_scope"}, {}, None),
-        # A gateway may set the header for services without a memory too.
+        # A gateway may also set the header for services whose BLS has no lookup memory.
         (set(), {"X-Lookup-Scope": "tenant-7"}, None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Conversations become prompts: files of checkpoints, messages, and the process of templates."""
+"""Chat messages become prompts: checkpoint files, messages, and the template process."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_template_and_tokens_are_read_from_a_checkpoint(tmp_path: Path) -> None:
     assert (form.template, form.tool_template) == ("a", "b")
     assert form.tokens == {"bos_token": "<s>", "eos_token": "</s>"}
     assert form.first_token == "<s>"
-    # The server's tokenizer would add it a second time.
+    # The server's tokenizer adds the first token, so the prompt must not contain it.
     assert without_first_token("<s>hi", form, adds_special_tokens=True) == "hi"
     assert without_first_token("<s>hi", form, adds_special_tokens=False) == "<s>hi"
     (tmp_path / "chat_template.jinja").write_text("c", "utf-8")

@@ -1,4 +1,4 @@
-"""Pieces that go from socket to socket in one callback: order, failures, slow clients."""
+"""Pieces pass from socket to socket in one callback: order, failures, slow clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from unit.openai.raw_server import data, message, raw_server
 
 _DEADLINE = 120
 REQUEST = {"model": "llama", "prompt": "x", "stream": True}
-# Many times what all buffers between the server and the client hold.
+# These pieces are many times larger than all buffers between the server and the client.
 MANY, PIECE_BYTES = 3000, 8192
 _BODY = json.dumps(REQUEST).encode()
 _HEAD = f"POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {len(_BODY)}\r\n\r\n"
@@ -54,7 +54,7 @@ class Counted:
 
 @asynccontextmanager
 async def serving(script: Script) -> AsyncIterator[int]:
-    """The port of an endpoint on a scripted server."""
+    """Start an endpoint in front of a scripted server and yield its port."""
     server, url = fake_server.serve(script)
     try:
         async with Triton(Connection(url), "tensorrt_llm_bls") as triton:
@@ -67,7 +67,7 @@ async def serving(script: Script) -> AsyncIterator[int]:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The parts that callbacks wrote."""
+    """Return a list that receives every part that a callback writes."""
     parts: list[bytes] = []
     write = Body.write
 
@@ -154,7 +154,7 @@ async def test_message_does_not_overtake_one_that_its_reader_still_handles() -> 
 
         stream.direct = take
         reading = asyncio.ensure_future(stream.read())
-        await asyncio.sleep(0)  # Now it waits.
+        await asyncio.sleep(0)  # The reader waits now.
         peer.send(data(1, message(b"a")))
         peer.send(data(1, message(b"for the reader") + message(b"b")))
         assert await reading == b"for the reader"
@@ -172,7 +172,7 @@ async def test_failure_in_a_callback_ends_its_stream_alone() -> None:
         failing.direct = fail
         reading = asyncio.ensure_future(failing.read())
         others = asyncio.ensure_future(other.read())
-        await asyncio.sleep(0)  # Now both wait.
+        await asyncio.sleep(0)  # Both readers wait now.
         peer.send(data(1, message(b"a")), data(1, message(b"more")), data(3, message(b"b")))
         with pytest.raises(ValueError, match="cannot handle b'a'"):
             await reading

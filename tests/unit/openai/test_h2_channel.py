@@ -1,4 +1,4 @@
-"""The gRPC channel against gRPC's own server: messages, status, cancellation, lost servers."""
+"""The gRPC channel with gRPC's own server: messages, status, cancellation, lost servers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from specdec.openai.h2_stream import StreamError
 
 PATH = "/test.Service/Echo"
 _DEADLINE = 30
-# Messages of 8 KiB, which are many times the window of a stream and of the connection.
+# This many messages of 8 KiB are far larger than the windows of stream and connection.
 MANY = 3000
 
 
 class Echo(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers by the first byte of a request; all bytes go through unchanged."""
+    """Fails, waits or sends many messages on request; else answers with length and bytes."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -85,7 +85,7 @@ async def test_server_waits_for_a_slow_reader() -> None:
         stream = await channel.open(PATH, b"many")
         other = await channel.open(PATH, b"a")
         assert await other.read() == (1).to_bytes(4, "big")
-        # The server has sent what fits into the window of the stream, and no more.
+        # The server has sent only as many messages as fit into the window of the stream.
         sent = echo.sent
         for number in range(MANY):
             assert await stream.read() == b"%8d" % number * 1024
@@ -151,7 +151,7 @@ async def test_connection_that_reaches_its_age_is_replaced() -> None:
             stream = await channel.open(PATH, b"new")
             assert await stream.read() == (3).to_bytes(4, "big")
             stream.cancel()
-        # The stream of the old connection goes on.
+        # The stream on the old connection continues.
         echo.cancelled.set()
         assert await old.read() is None
 

@@ -1,4 +1,4 @@
-"""The gRPC channel against a server that breaks the protocol, refuses, or fails in mid-stream."""
+"""The gRPC channel with a server that breaks the protocol, refuses, or fails in a stream."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_malformed_frame_ends_the_connection_and_not_the_channel(frame: by
 async def test_a_piece_is_read_before_the_frames_that_arrive_with_it_are_handled() -> None:
     async with raw_server() as server:
         peer, (first, second) = await server.open(2)
-        # The frame before the piece ends the connection when it is handled.
+        # The broken frame precedes the piece and ends the connection when the channel handles it.
         broken = HeadersFrame(1, b"\xff\xff\xff", flags=["END_HEADERS"])
         peer.send(broken, data(3, message(b"piece")))
         assert await second.read() == b"piece"
@@ -96,7 +96,7 @@ async def test_goaway_ends_the_streams_that_the_server_did_not_accept() -> None:
         with pytest.raises(StreamError, match="before the request") as caught:
             await dropped.read()
         assert caught.value.code == UNAVAILABLE
-        # Another request has another connection, and the accepted one goes on.
+        # A new request uses a new connection, and the accepted stream continues.
         _, (other,) = await server.open()
         other.cancel()
         peer.send(data(1, message(b"late")), peer.headers(1, TRAILERS, "END_STREAM"))
@@ -134,7 +134,7 @@ async def test_connection_that_breaks_ends_all_its_streams(rest: bytes) -> None:
 async def test_request_waits_for_the_window_of_the_server() -> None:
     settings = {SettingsFrame.INITIAL_WINDOW_SIZE: 8}
     async with raw_server(settings) as server:
-        # The settings of the server are known once it has answered a request.
+        # The client knows the settings of the server after the first response.
         peer, _ = await server.open()
         opening = asyncio.ensure_future(server.channel.open("/a/b", b"x" * 15))
         request = b""

@@ -1,4 +1,4 @@
-"""Hostile connections to a real server: each gets an OpenAI error, or its end."""
+"""A real server answers hostile connections with an OpenAI error, or closes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def serving(**limits: Any) -> AsyncIterator[int]:
 
 
 async def exchange(port: int, *parts: bytes) -> tuple[int, dict[str, Any]]:
-    """Write raw bytes and read one response; its status and its JSON."""
+    """Write raw bytes, read one response, and return its status and its JSON."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     sending = asyncio.ensure_future(_write(writer, parts))
     try:
@@ -80,7 +80,7 @@ async def test_hostile_request_is_an_openai_error(
     async with serving() as port:
         answer, body = await exchange(port, *parts)
         assert (answer, sentence in body["error"]["message"]) == (status, True), body
-        # Another client is served.
+        # The server still serves another client.
         assert (await exchange(port, with_length(len(BODY)), BODY))[0] == 200
 
 

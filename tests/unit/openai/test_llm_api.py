@@ -1,4 +1,4 @@
-"""The client of the LLM API's model: names of inputs, and new text out of whole texts."""
+"""The client of the LLM API's model: input names, and new text from cumulative texts."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -23,11 +23,11 @@ def client() -> LlmApi:
     ("texts", "expected"),
     [
         (("a", "ab", "abc"), ("a", "b", "c")),
-        # The second token completes a character.
+        # The second token completes a character whose first bytes came with the first token.
         (("a\ufffd", "a\u00e4", "a\u00e4b"), ("a", "\u00e4", "b")),
-        # What stays incomplete at the end is part of the answer.
+        # A character that is still incomplete at the end is part of the answer.
         (("a", "a\ufffd"), ("a", "\ufffd")),
-        # A stop string is cut only when it is complete.
+        # The server cuts a stop string only when it is complete, so the text can get shorter.
         (("ab", "a"), ("ab", "")),
     ],
 )

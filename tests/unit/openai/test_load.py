@@ -40,7 +40,7 @@ nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 2
     ("page", "model", "expected"),
     [
         (BLS_PAGE, "tensorrt_llm_bls", Load(20, 2, None)),
-        # The calls of the BLS to its engines are no requests of clients.
+        # Calls of the BLS to its engines are not counted as requests of clients.
         (BLS_PAGE + ENGINES, "tensorrt_llm_bls", Load(20, 2, 0.25)),
         (QUEUES + ENGINES, "ensemble", Load(6, 4, 0.25)),
         (QUEUES, "ensemble", Load(3, 5, None)),
@@ -102,7 +102,7 @@ async def test_load_is_unknown_if_the_page_cannot_be_read(body: bytes) -> None:
 
 
 async def test_own_metrics_are_served_without_those_of_the_server() -> None:
-    # Nothing listens on this port.
+    # No process listens on this port.
     served = endpoint(FakeBackend(), Settings("llama", metrics_url="127.0.0.1:1"))
     async with client(served) as http:
         page = (await http.get("/metrics")).text

@@ -1,4 +1,4 @@
-"""Reasoning and tool calls are split from an answer alike, however its text is cut."""
+"""Parsers split reasoning and tool calls from an answer, however it is cut into pieces."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_stop_strings_end_the_text_alike_for_every_cut(
 
 
 def expected_stop(text: str, stop: list[str]) -> tuple[str, bool]:
-    """Character by character: the shortest text that ends with a stop string."""
+    """Return the text before the first complete stop string, and whether there is one."""
     for end in range(1, len(text) + 1):
         lengths = [len(word) for word in stop if text[:end].endswith(word)]
         if lengths:

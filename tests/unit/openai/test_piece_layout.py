@@ -1,4 +1,4 @@
-"""Pieces read without protobuf: they equal those that protobuf reads, whatever the message."""
+"""Pieces that are read without protobuf equal the pieces that protobuf reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def response(text: bytes, numbers: tuple[int, ...] = (), *, final: bool = False)
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The messages that protobuf parsed."""
+    """Return a list that receives every message that protobuf parses."""
     messages: list[bytes] = []
     parse = piece_layout.parse
 
@@ -54,7 +54,7 @@ def test_later_pieces_equal_those_of_protobuf(size: int, parsed: list[bytes]) ->
     expected = Piece("x" * size, 3, 7, Counts(8, 5))
     data = response(b"x" * size, (3, 7, 8, 5)).SerializeToString()
     assert layout.piece(data) == expected
-    # A message beyond 16 KiB has longer lengths, which only protobuf reads.
+    # In a message above 16 KiB, length fields take more bytes; only protobuf reads it.
     assert len(parsed) == (1 if size <= 15000 else 2)
 
 
@@ -92,7 +92,7 @@ def test_field_after_the_contents_is_left_to_protobuf(parsed: list[bytes]) -> No
     layout = PieceLayout()
     before = response(b"a").SerializeToString()
     _ = layout.piece(before)
-    # A second response in the message replaces the parameters and adds outputs.
+    # In protobuf, a second response in a message replaces the parameters and adds outputs.
     data = before + response(b"b", final=True).SerializeToString()
     assert layout.piece(data) is None
     inner = before[2:] + response(b"b").infer_response.SerializeToString()

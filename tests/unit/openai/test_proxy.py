@@ -1,4 +1,4 @@
-"""The proxy in front of a server that is slow, broken or absent, and what it passes on."""
+"""The proxy: what it passes on, and its errors if the server is slow, broken or absent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Server:
-    """A server that answers every request with the same bytes; None answers nothing."""
+    """A server that answers each request with the same bytes; with None, it waits for `end`."""
 
     def __init__(self, answer: bytes | None) -> None:
         self.answer = answer
@@ -51,7 +51,7 @@ class Server:
 async def running(
     answer: bytes | None, **limits: Any
 ) -> AsyncIterator[tuple[Server, Proxy, httpx.AsyncClient]]:
-    """A server, its proxy, and a client of the proxy."""
+    """Start a server and its proxy; yield them with a client of the proxy."""
     server = Server(answer)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""Bodies of requests: what is refused with which sentence, and what reaches the server."""
+"""Request bodies: which errors they get, and which tensors reach the server."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_fields_reach_the_inputs_of_the_model() -> None:
     assert tensors["num_draft_tokens"].item() == 3
     assert tensors["max_tokens"].item() == 4
     assert tensors["temperature"].item() == np.float32(0.5)
-    # With a temperature alone, engines would decode greedily.
+    # Engines decode greedily if only a temperature is set, so top_p is set too.
     assert tensors["top_p"].item() == 1.0
 
 

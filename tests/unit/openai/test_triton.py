@@ -1,4 +1,4 @@
-"""The client of the server against a scripted gRPC endpoint: pieces, errors and lost servers."""
+"""The Triton client with a scripted gRPC server: pieces, errors and lost servers."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ async def test_protobuf_reads_only_the_first_and_the_last_messages(
                 assert texts == [f"piece {i}" for i in range(50)]
     finally:
         server.stop(None)
-    # One message that teaches the layout, and the end of each answer.
+    # Protobuf parses the message that teaches the layout, and the end of each answer.
     assert len(messages) == 1 + 3
 
 
 async def test_count_of_a_prompt_goes_on_without_its_caller() -> None:
-    """A cancelled unary request can crash Triton 2.51."""
+    """The client never cancels a unary request, because that can crash Triton 2.51."""
     script = Script()
     server, url = fake_server.serve(script)
     try:

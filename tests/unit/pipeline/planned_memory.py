@@ -1,4 +1,4 @@
-"""The memory plans of public models, and GPU products to plan them on."""
+"""Memory plans of public models, and the GPU products of these plans."""
 
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel

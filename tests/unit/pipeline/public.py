@@ -20,14 +20,14 @@ def models() -> dict[str, Json]:
     return models
 
 
-# Bytes of a parameter in a checkpoint's files, by the method that wrote them.
+# Bytes per parameter in a checkpoint's files, by quantization method.
 _STORED = {"None": 2.0, "FP8": 1.0, "INT4AWQ": 0.53, "NVFP4": 0.5625}
 
 
 def checkpoint(role: str, name: str, *, counted: bool = True, stored: str = "None") -> Checkpoint:
-    """A checkpoint; without `counted`, only the size of its files is known.
+    """Return a checkpoint; without `counted`, its number of parameters is unknown.
 
-    `stored` is the format of its weights. Embedding and output projection have 16 bits in all.
+    `stored` is the format of its weights. Embedding and output projection always have 16 bits.
     """
     row = models()[name]
     facts = {"dtype": "bfloat16", **row["config"]}
@@ -41,7 +41,7 @@ def checkpoint(role: str, name: str, *, counted: bool = True, stored: str = "Non
 
 
 def spec(tensor: int = 1, method: str = "None", **more: Any) -> Json:
-    """A model of the resource."""
+    """Return the block of a target or a draft in the spec."""
     return {
         "source": source("any"),
         "parallelism": {"tensor": tensor},
@@ -51,7 +51,7 @@ def spec(tensor: int = 1, method: str = "None", **more: Any) -> Json:
 
 
 def alone(product: str | None, target: Json, **more: Any) -> SpeculativeModel:
-    """A target without a draft on the TensorRT backend."""
+    """Return a resource of the TensorRT backend with a target alone."""
     gpu = {"product": product} if product else {}
     parts = {"runtime": {"backend": "TensorRT"}, "target": target, "gpu": gpu, **more}
     return SpeculativeModel.parse(resource("None", **parts))
@@ -60,7 +60,7 @@ def alone(product: str | None, target: Json, **more: Any) -> SpeculativeModel:
 def pair(
     product: str | None, target: Json, draft: Json, block: Json | None = None, **more: Any
 ) -> SpeculativeModel:
-    """A target with a draft; `block` are fields of draftTarget."""
+    """Return a resource with a target and a draft; `block` has further fields of draftTarget."""
     speculation = {
         "method": "DraftTarget",
         "maxDraftTokens": 10,

@@ -1,4 +1,4 @@
-"""Resources of the TensorRT backend for tests, and what the backend makes of them."""
+"""Resources of the TensorRT backend for tests, and the engines and plans of the backend."""
 
 from copy import deepcopy
 from typing import Any
@@ -26,7 +26,7 @@ BLOCKS: dict[str, Json] = {
 
 
 def tensorrt(method: str = "DraftTarget", version: str = "0.19.0", **spec: Any) -> Json:
-    """A valid resource; `spec` replaces whole parts of it."""
+    """Return a valid resource; `spec` replaces whole blocks of its spec."""
     cr = resource(**spec)
     runtime = {"backend": "TensorRT", "version": version, **spec.get("runtime", {})}
     speculation = spec.get("speculation", {"method": method, **deepcopy(BLOCKS[method])})
@@ -36,7 +36,7 @@ def tensorrt(method: str = "DraftTarget", version: str = "0.19.0", **spec: Any) 
 
 
 def put(cr: Json, path: str, value: Any) -> Json:
-    """Set one field of the spec, by its path."""
+    """Set a field of the spec, by its path; return the resource."""
     place = cr["spec"]
     *parents, last = path.split(".")
     for name in parents:
@@ -46,7 +46,7 @@ def put(cr: Json, path: str, value: Any) -> Json:
 
 
 def facts(model: SpeculativeModel, **known: Any) -> Facts:
-    """The facts that the stages before `engines` return."""
+    """Return the facts that the stages before `engines` return."""
     version = validation.version(model)
     image = model.spec.runtime.image or backends.of(model).default_image(IMAGES, version)
     checkpoints = {
@@ -57,14 +57,14 @@ def facts(model: SpeculativeModel, **known: Any) -> Facts:
 
 
 def engines(cr: Json, **known: Any) -> dict[str, Engine]:
-    """The engine of each model by role."""
+    """Return the engine of each model by role."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, **known)
     return {engine.role: engine for engine in BACKEND.engines(model, given)}
 
 
 def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
-    """The repository plan of each server by folder."""
+    """Return the repository plan of each server by folder."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, engines=engines(cr), **known)
     made = BACKEND.repositories(model, given)
@@ -72,7 +72,7 @@ def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
 
 
 def parameters(plan: RepositoryPlan, model: str = "tensorrt_llm") -> dict[str, str]:
-    """The parameters of a model's `config.pbtxt`."""
+    """Return the parameters of a model's `config.pbtxt`."""
     lines = render(plan)[f"{model}/config.pbtxt"].splitlines()
     keys = [line.split('"')[1] for line in lines if line.startswith("  key: ")]
     values = [line.split('"')[1] for line in lines if "string_value" in line]

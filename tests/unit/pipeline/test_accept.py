@@ -1,4 +1,4 @@
-"""Resources that the accept stage refuses, with a message that has field, value and remedy."""
+"""Resources that the accept stage refuses; the message has the field, its value and a remedy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The accept stage on number formats, pipeline stages and long prompts."""
+"""The accept stage checks number formats, pipeline stages and long prompts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""spec.benchmark.baseline: the benchmark compares with another resource, once that is Ready."""
+"""spec.benchmark.baseline: the benchmark compares with another resource when that is Ready."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ BENCHMARK: Json = {"mode": "OnReady", "baseline": {"modelRef": {"name": "plain"}
 
 
 def waiting(**spec: Any) -> World:
-    """A verified service whose baseline does not exist."""
+    """Return a verified service whose baseline does not exist."""
     world = World(resource("Lookahead", benchmark=BENCHMARK, **spec))
     world.spec["speculation"]["lookahead"] = {}
     world.baseline = None

@@ -1,4 +1,4 @@
-"""Engine builds: their resources, their progress, and engines that need none."""
+"""Engine builds: their resources, their progress, and engines that need no build."""
 
 from dataclasses import replace
 from typing import Any
@@ -49,7 +49,7 @@ def test_the_last_progress_line_counts(log: str, expected: tuple[str, int] | Non
 
 def test_a_running_build_shows_phase_and_percent() -> None:
     world = building()
-    world.talk(world.job("engine"), "progress phase=convert percent=40\nlayer 7\n")
+    world.write_log(world.job("engine"), "progress phase=convert percent=40\nlayer 7\n")
     world.step()
     (entry,) = world.cr["status"]["engines"]
     assert (entry["state"], entry["phase"], entry["percent"]) == ("Building", "convert", 40)
@@ -65,7 +65,7 @@ def test_running_fetch_shows_its_progress() -> None:
     world = World(resource())
     world.bind()
     world.step()
-    world.talk(world.job("fetch"), "progress phase=download percent=12 target\n")
+    world.write_log(world.job("fetch"), "progress phase=download percent=12 target\n")
     world.step()
     assert "download 12 %" in world.condition("ModelsFetched")["message"]
 
@@ -111,7 +111,7 @@ def test_unschedulable_build_names_the_gpu_product() -> None:
 
 
 class Prebuilt(Reference):
-    """As Reference, with an engine that was fetched."""
+    """The Reference backend with a fetched engine instead of a build."""
 
     @override
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
@@ -153,7 +153,7 @@ def plan(method: str = "None", workers: int | None = None) -> dict[str, Any]:
 def test_one_gpu_builds_all_ranks_unless_it_quantizes(
     given: dict[str, Any], devices: int, expected: int
 ) -> None:
-    # The guides start a container with one GPU and 2 GiB of shared memory.
+    # TensorRT-LLM's guides start a container with 2 GiB of shared memory for one GPU.
     assert needs(given, devices, 100 * GIB) == Needs(expected, 158 * GIB, expected * 2 * GIB)
 
 

@@ -1,4 +1,4 @@
-"""Renewed certificates: what pods report of their files, and whether they are replaced."""
+"""Renewed certificates: pods report their files, and a rollout replaces pods with old files."""
 
 import json
 from typing import Any
@@ -19,14 +19,14 @@ def line(started: object, now: object, at: object = 1.5) -> str:
 
 @pytest.fixture
 def world() -> World:
-    """A service with TLS that serves."""
+    """Return a world whose service has TLS and serves."""
     world = World(resource(serving=TLS))
     world.settle()
     return world
 
 
 def log_lines(world: World, **logs: str) -> None:
-    """Pods of the server, with the logs of their certificate watchers."""
+    """Add pods of the server, with the logs of their certificate watchers."""
     assert world.deployment is not None
     labels = world.deployment["spec"]["template"]["metadata"]["labels"]
     for name, log in logs.items():
@@ -36,7 +36,7 @@ def log_lines(world: World, **logs: str) -> None:
 
 
 def mark(world: World) -> str | None:
-    """The mark in the pod template, after another reconcile."""
+    """Reconcile, and return the certificate mark of the pod template."""
     world.step()
     assert world.deployment is not None
     annotations = world.deployment["spec"]["template"]["metadata"]["annotations"]
@@ -82,7 +82,7 @@ def test_other_log_lines_change_nothing(world: World, log: str) -> None:
 
 
 def test_certificate_is_renewed_during_a_build(world: World) -> None:
-    """As with scaling, the live revision gets the new certificate."""
+    """The live revision gets the new certificate, as it is also scaled during a build."""
     assert world.deployment is not None
     live = world.deployment["spec"]["template"]["metadata"]["annotations"][names.REPOSITORY]
     world.spec["speculation"]["maxDraftTokens"] = 6

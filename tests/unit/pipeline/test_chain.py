@@ -1,4 +1,4 @@
-"""The chain from an empty cluster to a serving one, and which changes build again."""
+"""The stages from an empty cluster to a serving resource, and changes that need a new build."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_stages_run_in_order() -> None:
 
     world.finish(world.job("publish"), {})
     world.step()
-    # The repository and the programs of the pods come before the pods.
+    # ConfigMaps with the repository and the pods' programs are applied before the Deployment.
     maps = ["ConfigMap"] * 2
     assert kinds(world) == ["PersistentVolumeClaim", *maps, "Deployment", "Service"]
     assert world.condition("Available")["reason"] == "Starting"

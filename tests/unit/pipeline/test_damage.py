@@ -1,4 +1,4 @@
-"""A server that waits for damaged files causes a check, and the files are restored."""
+"""A server that waits for damaged files causes a check, which leads to their repair."""
 
 import json
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ def world() -> World:
 def wait(
     world: World, *sentences: object, started: datetime = NOW, name: str = "pair-abc"
 ) -> None:
-    """A pod of the live revision waits for files; its log ends with its report."""
+    """Add a pod of the live revision that waits for files; its log ends with its report."""
     assert world.deployment is not None
     world.deployment["status"].update(readyReplicas=0)
     template = world.deployment["spec"]["template"]
@@ -49,7 +49,7 @@ def report(*sentences: object) -> str:
 
 
 def check(world: World) -> list[str]:
-    """The command of the publish Job that reads every file, created after the report."""
+    """Check that the report causes a new publish Job that reads every file; return its command."""
     world.step()
     condition = world.condition("RepositoryReady")
     assert (condition["status"], condition["reason"]) == ("False", "VolumeDamaged")
@@ -123,7 +123,7 @@ def test_only_the_damaged_engine_is_built_again(world: World) -> None:
 
 
 def test_running_build_of_a_damaged_engine_is_kept(world: World) -> None:
-    """Another resource lost the same engine, whose Job is shared."""
+    """The build of the shared engine is already running for another resource."""
     jobs = {e["role"]: e["job"] for e in world.cr["status"]["engines"]}
     wait(world, DAMAGE)
     check(world)
@@ -158,7 +158,7 @@ def test_server_that_started_before_the_last_check_causes_no_other_check(
     check(world)
     world.finish(world.job("publish"), {})
     world.step()
-    # The pod's log still has the report for a moment.
+    # The pod's log still ends with the report.
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
     world.cr["status"]["repository"]["checkedAt"] = (NOW - timedelta(minutes=6)).isoformat()
@@ -231,7 +231,7 @@ def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
     wait(world, DAMAGE)
     assert world.deployment is not None
     world.deployment["status"]["readyReplicas"] = 1
-    # Its log has no line yet, and no watch event will come.
+    # The log is empty, and a later line in it causes no watch event: the operator must poll.
     (log,) = world.logs.values()
     world.logs.clear()
     assert world.step().requeue_after == 30

@@ -1,4 +1,4 @@
-"""TwoServers with replicas and a GPU product of the draft's server alone."""
+"""TwoServers: the draft's server has its own number of replicas and its own GPU product."""
 
 from typing import Any
 

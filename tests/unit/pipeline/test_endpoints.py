@@ -15,7 +15,7 @@ def decided(world: World, endpoints: dict[str, int]) -> Decision:
 
 
 def served(seconds: float) -> World:
-    """A world that serves, with a pod that has been ready for so many seconds."""
+    """Return a serving world with a pod that has been ready for this many seconds."""
     world = World(resource())
     world.settle()
     assert world.deployment is not None
@@ -39,7 +39,7 @@ def served(seconds: float) -> World:
         ({"pair": 1}, 3600, "True", "PodsReady"),
         ({"pair": 0}, 1, "False", "Starting"),
         ({"pair": 0}, 3600, "False", "NoEndpoints"),
-        # The Service is applied by this very decision.
+        # The Service does not exist yet: the same decision applies it.
         ({}, 3600, "True", "PodsReady"),
     ],
 )

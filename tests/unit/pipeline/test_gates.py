@@ -1,4 +1,4 @@
-"""Conditions that stop the chain early: models that do not fit, a claim that is missing."""
+"""Conditions that stop the stages early: incompatible models, a missing claim."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_an_unfit_draft_never_gets_an_engine_job(
 
 
 def judged(world: World, **draft: Any) -> dict[str, Any]:
-    """The condition Compatible after a fetch whose draft differs."""
+    """Return the condition Compatible after a fetch with these facts of the draft."""
     world.bind()
     world.step()
     world.finish(world.job("fetch"), fetched(draft=draft))
@@ -47,7 +47,7 @@ def judged(world: World, **draft: Any) -> dict[str, Any]:
 
 
 def findings(world: World, role: str) -> list[tuple[str, str]]:
-    """Code and severity of a role's findings in the status."""
+    """Return code and severity of a model's findings in the status."""
     (entry,) = (e for e in world.cr["status"]["models"] if e["role"] == role)
     return [(f["code"], f["severity"]) for f in entry["facts"].get("findings", [])]
 

@@ -1,4 +1,4 @@
-"""A service on several nodes: its LeaderWorkerSet, its pods, and the change from and to it."""
+"""A service on several nodes: its LeaderWorkerSet, its pods, and changes from and to it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SHARED: dict[str, Any] = {"size": "1Gi", "accessMode": "ReadWriteMany"}
 
 
 def world(nodes: int = 2, **serving: Any) -> World:
-    """A target alone on H100 nodes, 8 ranks on each, served."""
+    """Return a world with a target alone on H100 nodes, and 8 ranks on each node."""
     target = {
         "source": source("target"),
         "limits": limits(),
@@ -153,7 +153,7 @@ def test_pod_of_another_repository_makes_counts_stale() -> None:
 def test_missing_key_is_created_again() -> None:
     made = served()
     assert not any(o["kind"] == "Secret" for o in made.step().apply)
-    # A volume's missing Secret shows in no status: the container stays in creation.
+    # No status names the missing Secret of a volume: the container stays in ContainerCreating.
     missing = waiting("ContainerCreating", "") | {"startTime": "2026-01-02T03:03:30Z"}
     pod(made, "worker", "pair-group-0-1", missing)
     assert not any(o["kind"] == "Secret" for o in made.step().apply)
@@ -162,7 +162,7 @@ def test_missing_key_is_created_again() -> None:
 
 
 def test_live_revision_keeps_its_gpu_product_during_a_build() -> None:
-    """Engines run on the product they were built for, also while the next are built."""
+    """Engines run on the product that they were built for, also during the next build."""
     for made in (served(), served(1)):
         product = made.spec["gpu"]["product"]
         made.spec["gpu"]["product"] = "NVIDIA-H200"

@@ -1,4 +1,4 @@
-"""What builds read of the server's image: in the status, and in the repository."""
+"""Builds report names that they read from the image; status and repository use these names."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def contract(fields: Json, **changed: Any) -> Json:
 
 
 def served(world: World, image: Json | None) -> World:
-    """Let every Job succeed; builds report the image."""
+    """Let every Job succeed, and let the builds report the image."""
     world.settle(
         lambda component: {
             "fetch": fetched(),
@@ -32,7 +32,7 @@ def served(world: World, image: Json | None) -> World:
 
 
 def published(world: World) -> str:
-    """All configurations of the published models."""
+    """Return all `config.pbtxt` files of the published models as one text."""
     (publish,) = (m for n, m in world.config_maps.items() if "publish" in n)
     files: Json = publish["data"]
     return "".join(text for text in files.values() if "max_batch_size:" in text)
@@ -48,7 +48,7 @@ def test_published_names_are_those_of_the_image(version: str, fields: Json, othe
     }
     repository = published(world)
     for name in ("minTokens", "seed"):
-        # Inputs of ensemble, BLS and both engines, and both sides of the ensemble's map.
+        # Inputs of ensemble, BLS and both engines, and key and value in the ensemble's input map.
         assert repository.count(f'"{fields[name]}"') == 6
         assert f'"{others[name]}"' not in repository
 
@@ -154,7 +154,7 @@ def test_an_image_that_differs_is_a_reason_with_the_sentence() -> None:
 
 
 def test_what_the_job_expects_depends_on_the_release_alone() -> None:
-    """Resources share the ConfigMap of an engine's build."""
+    """Resources share the ConfigMap of a build, so it must not depend on a resource."""
     for method in ("None", "DraftTarget"):
         world = World(tensorrt(method))
         world.settle()

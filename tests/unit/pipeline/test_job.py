@@ -1,4 +1,4 @@
-"""The ladder of a Job: what follows from each of its states, whichever stage it belongs to."""
+"""The result of a stage for each state of its Job, which is the same for all stages."""
 
 import json
 from dataclasses import replace

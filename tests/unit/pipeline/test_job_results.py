@@ -1,4 +1,4 @@
-"""Results of Jobs are not trusted: no termination message raises or spoils the status."""
+"""No termination message of a Job causes an exception or an invalid status."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from unit.status_schema import refusals
 
 Json = dict[str, Any]
 MUTANTS = 2000
-# A decision takes milliseconds, so only this many distinct results are used.
+# A decision takes milliseconds, so the test decides only for this many distinct results.
 DECIDED = 1000
 JUNK: list[Any] = [
     *(None, True, False, 0, -1, 1.5, 1e308, float("nan"), float("inf")),
@@ -47,7 +47,7 @@ ERROR = {"error": {"reason": "EngineMissing", "message": "the draft engine is no
 
 
 def before(component: str) -> World:
-    """A world in which the Jobs of a component are the next to end."""
+    """Return a world in which a Job of this component runs, and all Jobs before it succeeded."""
     world = World(resource(benchmark={"mode": "OnReady"}))
     for _ in range(20):
         world.step()
@@ -64,14 +64,14 @@ def before(component: str) -> World:
 
 
 def good(world: World, job: str) -> Json:
-    """The result of a Job that succeeds."""
+    """Return a valid result of a Job that succeeds."""
     if "-fetch-" in job:
         return fetched(target={"quantization": "FP8", "parameters": 7 * 10**9}, engines=["0" * 16])
     return measured(world.jobs[job]) or copy.deepcopy(BUILT)
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Every member of a JSON value, as its container and key."""
+    """Return every member of a JSON value, at any depth, as its container and its key."""
     items = list(value.items() if isinstance(value, dict) else enumerate(value))
     members = [(value, key) for key, _ in items]
     for _, inner in items:
@@ -81,7 +81,7 @@ def nodes(value: Any) -> list[tuple[Any, Any]]:
 
 
 def mutant(value: Json, rng: random.Random) -> str:
-    """A message that is almost valid, or not at all."""
+    """Return a damaged message: valid JSON with changed members, or a damaged text."""
     spoiled = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         places = nodes(spoiled)
@@ -134,7 +134,7 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
         if parsed in results or len(results) == examples(DECIDED):
             continue
         results.append(parsed)
-        # The second decision reads what the first one remembers.
+        # The second decision reads the status of the first decision.
         for _ in range(2):
             try:
                 world.cr["status"] = judged(world)
@@ -144,7 +144,7 @@ def test_no_message_raises_or_spoils_the_status(component: str, code: int) -> No
 
 
 def judged(world: World) -> Json:
-    """The status of the next decision, validated against the definition."""
+    """Return the status of the next decision, after a check against the definition's schema."""
     decision = decided(world)
     old = world.cr["status"]["conditions"]
     merged = conditions.merge(old, decision.conditions, 1, "2026-01-02T03:04:05Z")
@@ -204,7 +204,7 @@ def test_unreadable_result_is_a_condition(
     assert name in condition["message"]
     assert f"kubectl delete job {name}" in condition["message"]
     assert "many" not in condition["message"]
-    # After its deletion it runs again, and its valid result counts.
+    # A deleted Job runs again, and the stage uses its valid result.
     world.delete("Job", name)
     for _ in range(3):
         world.step()

@@ -33,7 +33,7 @@ from unit.pipeline.public import alone, checkpoint, pair, spec
 @pytest.mark.parametrize(
     ("name", "gpu", "tensor", "stored", "expected"),
     [
-        # Models known to run on a product, with limits of 8 x 2048.
+        # Models that are known to run on a product, with 8 sequences of 2048 tokens.
         ("llama-3.1-8b", T4, 1, "None", NOT),
         ("llama-3.1-8b", A10, 1, "None", FITS),
         ("llama-3.1-8b", SLICE, 1, "FP8", FITS),
@@ -41,7 +41,7 @@ from unit.pipeline.public import alone, checkpoint, pair, spec
         ("llama-3.1-70b", H100, 1, "FP8", FITS),
         ("llama-3.1-70b", H200, 1, "FP8", FITS),
         ("llama-3.1-70b", H100, 2, "None", FITS),
-        # 34.3 GiB of weights, 0.9 of activations and 1.9 of runtime in 40: 2.6 for 1.25 of cache.
+        # Of 40 GiB, weights take 34.3, activations 0.9, runtime 1.9; the cache needs 1.25 of 2.6.
         ("llama-3.1-70b", A100, 4, "None", FITS),
         ("llama-3.1-70b", L40S, 1, "INT4AWQ", TIGHT),
         ("llama-3.1-70b", L4, 8, "FP8", FITS),
@@ -62,7 +62,7 @@ from unit.pipeline.public import alone, checkpoint, pair, spec
         ("qwen2-7b", L4, 1, "None", FITS),
         ("qwen2-72b", H100, 2, "None", FITS),
         ("qwen2-72b", H100, 4, "None", FITS),
-        # 18.9 GiB of weights, 1.0 and 1.2 in 22.5: 1.2 of cache are 3700 tokens.
+        # Of 22.5 GiB, weights take 18.9, the rest 1.0 and 1.2; a cache of 1.2 holds 3700 tokens.
         ("gemma-2-9b", L4, 1, "None", TIGHT),
         ("tinyllama-1.1b", T4, 1, "None", FITS),
     ],
@@ -82,7 +82,7 @@ def test_public_models_on_gpu_products(
 @pytest.mark.parametrize(
     ("target", "draft", "gpu", "tensor", "block", "expected"),
     [
-        # 17.8 GiB of weights and 2.9 of the rest in 22.5: 1.6 for both caches, 2.5 needed.
+        # Of 22.5 GiB, weights take 17.8 and the rest 2.9; 1.6 remain for two caches that need 2.5.
         ("llama-3.1-8b", "llama-3.2-1b", A10, 1, {}, TIGHT),
         ("vicuna-7b", "tinyllama-1.1b", T4, 1, {}, NOT),
         ("llama-3.1-8b", "llama-3.2-1b", L40S, 1, {}, FITS),
@@ -107,7 +107,7 @@ def test_eight_bit_weights_leave_room_for_a_draft() -> None:
     result = outcome(model, target="llama-3.1-8b", draft="llama-3.2-1b")
 
     assert result.conditions[0].reason == FITS
-    # A full batch of 2048 and ten draft tokens in blocks of 64, and of 2048.
+    # 8 sequences: of 2048 and ten draft tokens, rounded up to blocks of 64, and of 2048 tokens.
     assert result.facts.kv_tokens == {"target": 8 * 2112, "draft": 8 * 2048}
 
 
@@ -219,7 +219,7 @@ def test_unknown_sizes_are_reported_and_pass() -> None:
 
 
 def outcome_of(**facts: int) -> Outcome:
-    """Vicuna with other numbers in its configuration."""
+    """Return the outcome for Vicuna with other numbers in its configuration."""
     known = checkpoint("target", "vicuna-7b")
     damaged = replace(known, facts={**known.facts, **facts})
     model = alone(A10, spec(kvCache={"maxTokens": 10**9}))

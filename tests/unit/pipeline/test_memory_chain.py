@@ -1,4 +1,4 @@
-"""MemoryFits among the other conditions: what it blocks, and what it does not."""
+"""MemoryFits among the other conditions: which stages it blocks, and which it does not."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def test_a_cpu_backend_needs_no_plan() -> None:
 
 
 def on_tensorrt(layers: int, **draft: Any) -> World:
-    """A small pair on a GPU, fetched."""
+    """Return a world with a fetched pair on a GPU."""
     speculation = {
         "method": "DraftTarget",
         "maxDraftTokens": 8,
@@ -40,7 +40,7 @@ def on_tensorrt(layers: int, **draft: Any) -> World:
 
 
 def test_models_that_do_not_fit_get_no_gpu() -> None:
-    # 2 x 200000 layers x 2 heads x 64 x 2 bytes: 97 MiB of cache a token.
+    # A token takes 97 MiB of cache: 2 x 200000 layers x 2 heads x 64 x 2 bytes.
     world = on_tensorrt(layers=200_000)
 
     assert world.condition("MemoryFits")["reason"] == "InsufficientGpuMemory"

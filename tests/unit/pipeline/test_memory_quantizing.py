@@ -1,4 +1,4 @@
-"""MemoryFits of builds: whether the GPUs of a build hold a model while it is quantized."""
+"""MemoryFits for builds: whether the GPUs of a build hold the model during quantization."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ from unit.pipeline.public import alone, checkpoint, spec
 @pytest.mark.parametrize(
     ("name", "gpu", "tensor", "method", "expected"),
     [
-        # The weights in 16 bits and their copy: TensorRT-LLM states "more than 210 GB" for 70B in
-        # FP8, and four GPUs of 80 GB. Two have 171.
+        # Quantization holds the 16-bit weights and their copy. For 70B in FP8 TensorRT-LLM states
+        # "more than 210 GB", and four GPUs of 80 GB. Two GPUs have 171 GB.
         ("llama-3.1-70b", H100, 4, "FP8", FITS),
         ("llama-3.1-70b", H100, 2, "FP8", NOT),
         ("llama-3.1-70b", H200, 1, "FP8", NOT),
         ("llama-3.1-70b", H200, 2, "FP8", FITS),
         ("llama-3.1-70b", L40S, 4, "INT4AWQ", FITS),
         ("llama-3.1-70b", L40S, 2, "INT4AWQ", NOT),
-        # 1.2 TB for 8 GPUs of 85.5 GB.
+        # Quantization takes 1.2 TB, more than 8 GPUs of 85.5 GB.
         ("llama-3.1-405b", H100, 8, "FP8", NOT),
         ("llama-3.1-405b", B200, 8, "FP8", FITS),
         ("llama-3.1-8b", A10, 1, "FP8", FITS),
@@ -78,7 +78,7 @@ def test_quantizing_what_cannot_fit_is_left_to_the_severity() -> None:
     assert warned.proceed
     assert "not enforced" in warned.conditions[0].message
     assert "quantizing it takes" in warned.conditions[0].message
-    # The caches are those of the plan, in which the quantized model fits.
+    # The caches come from the plan of the quantized model, which fits.
     assert warned.facts.kv_tokens == {"target": 8 * 2048}
     assert judged(disabled, target="llama-3.1-405b") == ("True", "Unchecked")
 

@@ -1,4 +1,4 @@
-"""Optional objects: applied, remembered, deleted and reported."""
+"""Optional objects: the operator applies, remembers, deletes and reports them."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def served(**serving: Any) -> World:
 
 
 def remembered(world: World) -> str:
-    """The kinds in the Service's annotation."""
+    """Return the kinds of optional objects in the Service's annotation."""
     annotations = world.services["pair"]["metadata"].get("annotations", {})
     return str(annotations.get(names.OPTIONAL_KINDS_ANNOTATION, ""))
 
 
 def scaling_ready(*conditions: dict[str, str], kind: tuple[str, str] = HPA, **scaling: Any) -> Any:
-    """ScalingReady for an autoscaler with these conditions."""
+    """Return the condition ScalingReady for an autoscaler with these conditions."""
     world = served(scaling={**(BY_HPA if kind == HPA else BY_KEDA), **scaling})
     world.optional_objects[kind]["status"] = {"conditions": list(conditions)}
     world.step()
@@ -151,7 +151,7 @@ def test_scaling_ready_reports_the_scaled_object(status: str, expected: str) -> 
 
 
 def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
-    """The status that one Gateway sets on a route."""
+    """Return the status that a Gateway sets on a route."""
     return {
         "conditions": [
             {"type": "Accepted", "status": accepted, "message": "so it is."},

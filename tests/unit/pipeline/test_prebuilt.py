@@ -1,4 +1,4 @@
-"""Prebuilt engines: their sources, their footprint, and what happens when they are missing."""
+"""Prebuilt engines: their sources, their memory footprint, and missing engines."""
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
@@ -38,7 +38,7 @@ def test_missing_prebuilt_engine_is_fetched_again() -> None:
 
 
 def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
-    """For every architecture: without weights no parameters can be counted."""
+    """This holds for every architecture: parameters cannot be counted without weights."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     mixture = {k: v for k, v in FACTS.items() if k != "parameters"}
     mixture |= {"architecture": "MixtralForCausalLM", "expertsPerToken": 2}
@@ -51,7 +51,7 @@ def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
 
 
 def test_footprint_before_the_fetch_follows_the_configuration() -> None:
-    """As in `specdec plan`: a folder without weights is no model of a few megabytes."""
+    """The size of a folder without weights is not the size of the model; see `specdec plan`."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     facts = FACTS | {"intermediateSize": 512}
     engine = Checkpoint("target-engine", "e" * 64, "", 0, {})

@@ -1,4 +1,4 @@
-"""Programs of pods come before the pods, and stay as long as a pod or its template mounts them."""
+"""Programs of pods: applied before the pods, kept while a pod or the template mounts them."""
 
 from unittest.mock import patch
 

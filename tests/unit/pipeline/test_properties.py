@@ -1,4 +1,4 @@
-"""Properties of decisions for every resource and every order of events."""
+"""Properties of decisions, for every method and every order of events."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def happen(world: World, event: str) -> None:
         world.spec["target"]["limits"]["maxSeqLen"] = 812 - length
 
 
-@settings(deadline=None)  # the first of a process reads payload and templates
+@settings(deadline=None)  # the first decision of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_decisions_are_sound_after_any_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -63,7 +63,7 @@ def test_decisions_are_sound_after_any_events(method: str, events: list[str]) ->
         assert serving == all(c.status == "True" for c in pipeline)
 
 
-@settings(deadline=None)  # the first of a process reads payload and templates
+@settings(deadline=None)  # the first decision of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_resource_serves_in_the_end_after_any_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -77,7 +77,7 @@ def test_resource_serves_in_the_end_after_any_events(method: str, events: list[s
     assert world.condition("Ready")["status"] == "True"
 
 
-@settings(deadline=None)  # the first of a process reads payload and templates
+@settings(deadline=None)  # the first decision of a process reads payload and templates
 @given(METHODS, EVENTS)
 def test_decisions_are_stable_without_events(method: str, events: list[str]) -> None:
     world = World(resource(method))
@@ -96,7 +96,7 @@ def is_failed(job: dict[str, Any]) -> bool:
 
 
 def nulls(value: Any) -> Any:
-    """Every nested value that is None."""
+    """Yield every nested value that is None."""
     if value is None:
         yield value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`spec.revisionHistoryLimit`: what the history keeps, and what the prune Job may delete."""
+"""`spec.revisionHistoryLimit`: which revisions stay, and what the prune Job may delete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULT = {"prune": {"directories": 2, "deleted": 2, "bytes": 5_000_000}}
 
 
 class Lab(World):
-    """A resource that keeps revisions, and the other resources of its claim."""
+    """A resource with a revision history, and the other resources on its claim."""
 
     def __init__(self, limit: int | None) -> None:
         super().__init__(resource(revisionHistoryLimit=limit))
@@ -33,7 +33,7 @@ class Lab(World):
         return replace(live, neighbours=replace(live.neighbours, revisions=self.revisions))
 
     def roll(self, tokens: int) -> str:
-        """Let a revision with this draft length serve; returns it."""
+        """Let a revision with this draft length serve, and return its name."""
         self.cr["spec"]["speculation"]["draftTokens"] = tokens
         self.step()
         for name in [n for c in ("publish", "verify") for n in self.named(c)]:
@@ -53,7 +53,7 @@ class Lab(World):
         return by_kind
 
     def only(self) -> dict[str, list[str]]:
-        """What the prune Job may delete."""
+        """Return the directories that the prune Job may delete, by kind."""
         job = self.jobs[self.job("prune")]
         command = job["spec"]["template"]["spec"]["containers"][0]["command"]
         names: dict[str, list[str]] = json.loads(command[command.index("--only") + 1])
@@ -67,7 +67,7 @@ def lab(limit: int | None) -> Lab:
 
 
 def other(**status: Any) -> Json:
-    """A settled resource on the same claim."""
+    """Return another resource on the same claim that is not in progress."""
     types = ("ModelsFetched", "EnginesReady", "RepositoryReady")
     conditions = [{"type": t, "status": "True", "reason": "Fetched"} for t in types]
     body = resource(storage={"existingClaim": "pair-models"})

@@ -1,4 +1,4 @@
-"""Whatever resources of a claim name, the prune Job never deletes it."""
+"""The prune Job never deletes a directory that a resource on the claim names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = st.lists(NAME, max_size=3, unique=True)
 
 @st.composite
 def statuses(draw: st.DrawFn) -> Json:
-    """A status that names directories, and has a history."""
+    """Draw a status that names directories and has a history."""
     history = [
         {"revision": draw(NAME), "checkpoints": draw(NAMES), "engines": draw(NAMES)}
         for _ in range(draw(st.integers(0, 2)))
@@ -40,7 +40,7 @@ def statuses(draw: st.DrawFn) -> Json:
 
 
 def settled(status: Json) -> Json:
-    """Another resource on the same claim, which is not in progress."""
+    """Return another resource on the same claim that is not in progress."""
     types = ("ModelsFetched", "EnginesReady", "RepositoryReady")
     conditions = [{"type": t, "status": "True", "reason": "Fetched"} for t in types]
     body = resource(storage={"existingClaim": "pair-models"})

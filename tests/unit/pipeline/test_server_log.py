@@ -51,7 +51,7 @@ def test_a_summary_is_short() -> None:
 
 
 def test_available_has_the_error_of_a_crashing_server() -> None:
-    """The kubelet keeps the last two kilobytes of a log, which lack the reason."""
+    """The termination message has only the last two kilobytes of the log, without the error."""
     world: World = deployed()
     mark_checked(world)
     end = log("engine")[-2048:]

@@ -1,4 +1,4 @@
-"""Available, from the Deployment and its pods."""
+"""The condition Available, as it follows from the Deployment and its pods."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from support.simulated_cluster import NOW, World, resource, waiting
 
 
 def deployed(**spec: Any) -> World:
-    """A world whose Deployment was just created and has no ready pod."""
+    """Return a world whose Deployment was just created and has no ready pod."""
     world = World(resource(**spec))
     world.settle()
     deployment = world.deployment
@@ -46,7 +46,7 @@ def crashed(seconds: int, **end: Any) -> dict[str, Any]:
 
 
 def mark_checked(world: World) -> None:
-    """The publish Job has just checked the volume, which is complete."""
+    """Set the status as after a successful check of the volume by the publish Job."""
     world.cr["status"]["repository"]["checkedAt"] = NOW.isoformat()
 
 
@@ -86,7 +86,7 @@ def test_available_reports_why_a_pod_is_not_ready(
     ("end", "reason", "text"),
     [
         ({}, "CrashLoop", "container openai of pod pair-abc restarted 3 times"),
-        # The budget is the server's; the endpoint may have run for longer.
+        # The startup budget limits only the server; the endpoint may have run longer.
         ({"finishedAt": "2026-01-02T04:00:00Z"}, "CrashLoop", "container openai of pod"),
         (
             {"reason": "OOMKilled"},
@@ -115,7 +115,7 @@ def test_available_names_the_openai_endpoint(end: dict[str, Any], reason: str, t
     [("2026-01-02T02:59:59Z", "Starting"), ("2026-01-02T03:31:40Z", "NotAnswering")],
 )
 def test_running_pod_that_was_ready_is_not_loading(changed: str, reason: str) -> None:
-    """A pod is not ready for a moment between its startup probe and its readiness probe."""
+    """A pod is briefly not ready after its startup probe, until its readiness probe succeeds."""
     world = deployed()
     run = {"running": {"startedAt": "2026-01-02T03:00:00Z"}}
     container = {"state": run, "started": True, "ready": False, "restartCount": 0}
@@ -227,7 +227,7 @@ def test_message_of_a_paused_rollout_has_the_command_to_resume() -> None:
 
 
 def test_old_counts_do_not_make_a_service_available() -> None:
-    """A new pod template; the Deployment's counts are still those of the pods before."""
+    """After a change of the pod template, the Deployment's counts still describe the old pods."""
     world = World(resource())
     world.settle()
     world.spec["serving"] = {"sharedMemory": "3Gi"}
@@ -243,7 +243,7 @@ def test_old_counts_do_not_make_a_service_available() -> None:
 
 @pytest.mark.parametrize("change", ["labels", "annotations"])
 def test_old_counts_do_not_end_availability(change: str) -> None:
-    """The API server increases the generation of a Deployment whose annotations change."""
+    """The API server also increases a Deployment's generation when its annotations change."""
     world = World(resource())
     world.settle()
     assert world.deployment is not None

@@ -1,11 +1,11 @@
-"""Two resources on one claim with the same engines share one Job for each engine."""
+"""Two resources on one claim with equal engines share a Job for each engine."""
 
 from specdec.api import names
 from support.simulated_cluster import World, fetched, merge, resource
 
 
 def pair() -> tuple[World, World]:
-    """Two resources whose engine Jobs are the same objects."""
+    """Return two resources on one claim whose engines, and so their Jobs, are equal."""
     storage = {"existingClaim": "shared"}
     first, second = World(resource(storage=storage)), World(resource(storage=storage))
     second.cr["metadata"] |= {"name": "other", "uid": "uid-other"}

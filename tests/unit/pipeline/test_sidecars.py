@@ -1,4 +1,4 @@
-"""Available, from pods whose server has sidecars."""
+"""The condition Available for pods with sidecars beside the server."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ SIDECAR = {
             "128Mi: raise that limit",
         ),
         (
-            # It may end after any time: only a server has a budget.
+            # A sidecar may end after any time: only the server has a startup budget.
             {"finishedAt": "2026-01-02T03:31:00Z"},
             "CrashLoop",
             "container shipper of pod pair-abc restarted 3 times",
@@ -48,7 +48,7 @@ def test_available_names_the_sidecar_that_ended(
 
 @pytest.mark.parametrize("name", ["certificate", "istio-proxy"])
 def test_available_names_the_container_beside_the_server_that_ended(name: str) -> None:
-    """It may end after any time, as a sidecar; a service mesh may add it."""
+    """Like a sidecar, the container may end after any time; a service mesh may have added it."""
     world = deployed(serving={"tls": {"secretName": "certificate"}})
     (failed,) = crashed(5, finishedAt="2026-01-02T03:31:00Z")["containerStatuses"]
     server = {"name": "server", "ready": True, "state": {"running": {}}}

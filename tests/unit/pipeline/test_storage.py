@@ -1,4 +1,4 @@
-"""The claim: its size, which never shrinks, and its access mode, which never changes."""
+"""The claim: its size never shrinks, and its access mode never changes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A split route: the other resource gets its share while it serves."""
+"""A route with a split: the other resource gets its share of requests while it serves."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ROUTE = ("HTTPRoute", "pair")
 
 
 def routed(percent: int = 10, peer: dict[str, Any] | None = None) -> World:
-    """A served resource whose route sends some requests to `next`."""
+    """Return a serving resource whose route sends this percentage of requests to `next`."""
     split = {"modelRef": {"name": "next"}, "percent": percent}
     gateway = {"parentRefs": [{"name": "public"}], "split": split}
     world = World(resource(networking={"gateway": gateway}))
@@ -24,14 +24,14 @@ def routed(percent: int = 10, peer: dict[str, Any] | None = None) -> World:
 
 
 def reconcile(world: World, route_status: dict[str, Any] | None = None) -> None:
-    """One more reconcile, with a status from the Gateway where given."""
+    """Reconcile, after the Gateway has set the status of the route if one is given."""
     if route_status is not None:
         world.optional_objects[ROUTE]["status"] = route_status
     world.step()
 
 
 def shares(world: World) -> dict[str, int | None]:
-    """Weights of the route by Service."""
+    """Return the weights of the route by Service."""
     (rule,) = world.optional_objects[ROUTE]["spec"]["rules"]
     return {backend["name"]: backend.get("weight") for backend in rule["backendRefs"]}
 
@@ -48,7 +48,7 @@ ALL, PARTS = {"pair": None}, {"pair": 90, "next": 10}
 
 
 def serving(options: dict[str, Any]) -> dict[str, Any]:
-    """The other resource, Ready, with options of its servers."""
+    """Return the other resource, Ready, with these serving options."""
     return {**SERVES, "spec": {**SERVES.get("spec", {}), "serving": options}}
 
 
@@ -65,11 +65,11 @@ def test_ready_resource_gets_its_share() -> None:
     [
         (None, "SplitTargetMissing", "SpeculativeModel next of networking.gateway.split does not"),
         ({"metadata": {"name": "next"}}, "SplitWaits", "next is not Ready (no status yet)"),
-        # Its pods are ready but its Gate is closed: it gets no first requests.
+        # Its pods are ready but its Gate is closed: the split does not start.
         (BUILDS, "SplitWaits", "next is not Ready (Building)"),
-        # Its condition Ready is of an earlier spec.
+        # Its condition Ready belongs to an earlier spec.
         (CHANGED, "SplitWaits", "next is not Ready"),
-        # A route leads to the HTTP port, which their Services lack.
+        # A route sends requests to the HTTP port, which the Services of these resources lack.
         (serving({"http": "HealthOnly"}), "SplitWaits", "next serves no HTTP"),
         (serving({"tls": {"secretName": "next-tls"}}), "SplitWaits", "next serves no HTTP"),
         (
@@ -115,7 +115,7 @@ def test_share_ends_when_the_other_stops_serving(peer: dict[str, Any] | None) ->
     world.peer = peer
     reconcile(world)
     assert shares(world) == ALL
-    # After that it has to become Ready again.
+    # The split starts again only when the other resource is Ready again.
     world.peer = BUILDS
     reconcile(world)
     assert shares(world) == ALL

@@ -1,4 +1,4 @@
-"""TwoServers: one repository, a Deployment and a Service for each model, one condition."""
+"""TwoServers: a repository, a Deployment and a Service for each model, and one condition."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A verification that cannot run, fails, or holds Ready back by its gate."""
+"""A verification that cannot run, fails, or delays Ready by its gate."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files deleted from the volume are noticed by a pod that ends while it loads them."""
+"""A pod that ends while it loads files causes a check for files deleted from the volume."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ def world() -> World:
 
 
 def crash(world: World, at: datetime = NOW, **end: Any) -> None:
-    """A pod of the live revision ended after three seconds, and was never ready."""
+    """Add a pod of the live revision that ended after three seconds and was never ready."""
     assert world.deployment is not None
     world.deployment["status"].update(readyReplicas=0)
     template = world.deployment["spec"]["template"]
@@ -40,7 +40,7 @@ def crash(world: World, at: datetime = NOW, **end: Any) -> None:
 
 
 def fail(world: World, reason: str) -> None:
-    """The check of the volume reports a missing file."""
+    """End the check of the volume with the report of a missing file."""
     error = f'{{"error": {{"reason": "{reason}", "message": "missing"}}}}'
     world.fail(world.job("publish"), error)
 
@@ -52,7 +52,7 @@ def finish(world: World, component: str, result: Json) -> None:
 
 
 def check(world: World) -> None:
-    """The publish Job that checks the volume after the crash."""
+    """Check that the crash causes a new publish Job, which checks the volume."""
     world.step()
     condition = world.condition("RepositoryReady")
     assert (condition["status"], condition["reason"]) == ("False", "Publishing")
@@ -70,7 +70,7 @@ def test_complete_volume_is_checked_once(world: World) -> None:
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
     assert world.condition("Available")["reason"] == "CrashLoop"
-    # The kubelet restarts it again.
+    # The kubelet restarts the server, which crashes again.
     crash(world, NOW + timedelta(seconds=30))
     world.step()
     assert world.condition("RepositoryReady")["status"] == "True"
@@ -89,7 +89,7 @@ def test_startup_timeout_causes_no_check(world: World) -> None:
 @pytest.mark.parametrize("end", [{"reason": "OOMKilled"}, {"startedAt": "2026-01-02T02:00:00Z"}])
 def test_only_an_end_while_loading_causes_a_check(world: World, end: Json) -> None:
     crash(world, **end)
-    # It was ready long after that start.
+    # The pod became unready long after its start, so it had been ready.
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
     world.pods[-1]["status"]["conditions"] = [ready]
     world.step()

@@ -1,4 +1,4 @@
-"""Conditions of Jobs and pods that wait or failed: cause and remedy."""
+"""Conditions of Jobs and pods that wait or failed: messages with cause and remedy."""
 
 import json
 from typing import Any
@@ -253,7 +253,7 @@ def test_stage_waits_for_a_job_that_is_being_deleted() -> None:
 
 
 def test_permanent_exit_code_fails_the_job_at_once() -> None:
-    """The Job's own condition follows later; the only event must have the remedy."""
+    """The pod ends before the Job has a condition; the only event must have the remedy."""
     world = fetching()
     job = world.job("fetch")
     error = '{"error": {"reason": "AuthFailed", "message": "no access"}}'

@@ -1,4 +1,4 @@
-"""A serving resource, and a verification with the result that a test chooses."""
+"""A serving resource whose verification gets a result that the test chooses."""
 
 import json
 from typing import Any
@@ -10,14 +10,14 @@ Json = dict[str, Any]
 
 
 def serving(method: str = "DraftTarget", **spec: Any) -> World:
-    """A resource whose pods serve and whose verification Job was just created, if there is one."""
+    """Return a serving resource whose verification Job, if there is one, was just created."""
     world = World(resource(method, **spec))
     serve(world)
     return world
 
 
 def serve(world: World) -> None:
-    """Let every Job but the measuring ones succeed."""
+    """Let every Job succeed except those that measure: verification and benchmark."""
     for _ in range(8):
         world.step()
         if world.claim is None:
@@ -30,7 +30,7 @@ def serve(world: World) -> None:
 
 
 def result_of(world: World, **changed: Any) -> Json:
-    """A good result of the verification Job, with some fields changed."""
+    """Return a good result of the verification Job, with these fields changed."""
     reasons: Json = measured(world.jobs[world.job("verify")])["verification"]
     return {"verification": {**reasons, **changed}}
 

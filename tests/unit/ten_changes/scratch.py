@@ -1,4 +1,4 @@
-"""A copy of the production tree for a change, and the files that the change touches."""
+"""A copy of the production tree, to which a test applies a change and counts changed files."""
 
 import hashlib
 import os
@@ -13,13 +13,13 @@ from support.documents import load
 
 ROOT = Path(__file__).parents[3]
 _PACKAGE = Path("operator/specdec")
-# Programs for other containers; with the model pair too large to copy, so it is a link.
+# Programs for other containers. The folder has the model pair and is too large to copy: a link.
 _LINKED = _PACKAGE / "payload"
 CRD = Path("crds/speculativemodels.yaml")
 
 
 class Scratch:
-    """The operator's package and the definition, in a folder of their own."""
+    """A copy of the operator's package and the CustomResourceDefinition in another folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,11 +28,11 @@ class Scratch:
         shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
         (folder / _LINKED).symlink_to(ROOT / _LINKED)
         shutil.copytree(ROOT / "crds", folder / "crds")
-        # Digests of the copy, because the tree may be edited while a test runs.
+        # Digests of the copy and not of the tree, which may be edited while a test runs.
         self._original = {path: self._digest(path) for path in self._files()}
 
     def copy(self, path: str, to: str, *renames: tuple[str, str]) -> None:
-        """Add a file to the package: a copy of another file with other names."""
+        """Add a copy of a file to the package, with renamed identifiers."""
         text = (self._folder / _PACKAGE / path).read_text()
         self.write(to, _renamed(text, renames))
 
@@ -43,13 +43,13 @@ class Scratch:
         file.write_text(text)
 
     def edit(self, path: str, *changes: tuple[str, str]) -> None:
-        """Replace texts in a file of the package; each must occur exactly once."""
+        """Replace texts in a file of the package; each text must occur exactly once."""
         self._edit(_PACKAGE / path, changes)
 
     def edit_definition(self, *changes: tuple[str, str]) -> None:
-        """Replace texts in the CustomResourceDefinition, and generate what the package carries.
+        """Replace texts in the CustomResourceDefinition, and generate the package's copy of it.
 
-        `make generate` does this, and copies the definition to the chart.
+        `make generate` also does this, and copies the definition to the chart.
         """
         self._edit(CRD, changes)
         copy = CARRIED.relative_to(ROOT)
@@ -57,7 +57,7 @@ class Scratch:
         (self._folder / copy).write_text(carried(load((self._folder / CRD).read_text())))
 
     def definition_block(self, name: str) -> str:
-        """The text of a property in the definition, the last one of that name."""
+        """Return the text of the definition's last property with this name."""
         lines = (self._folder / CRD).read_text().splitlines(keepends=True)
         start = max(i for i, line in enumerate(lines) if line.strip() == f"{name}:")
         depth = len(lines[start]) - len(lines[start].lstrip())
@@ -66,7 +66,7 @@ class Scratch:
         return "".join(lines[start : start + 1 + end])
 
     def touched(self) -> list[str]:
-        """Production files that differ from the tree's, or are new; none that are generated."""
+        """Return the production files that are new or changed; generated files do not count."""
         files = [path for path in self._files() if path not in self._generated]
         return sorted(str(p) for p in files if self._original.get(p) != self._digest(p))
 
@@ -111,7 +111,7 @@ def _renamed(text: str, renames: tuple[tuple[str, str], ...]) -> str:
     return text
 
 
-# The start of the tests' programs: the typed model and the definition of the copy agree.
+# Every program of the tests starts with this check: the copy's typed model and definition agree.
 AGREE = """
 import sys
 from pathlib import Path

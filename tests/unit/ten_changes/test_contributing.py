@@ -1,10 +1,10 @@
-"""The table in CONTRIBUTING names existing files and the counts of the tests in this folder."""
+"""The table in CONTRIBUTING names existing files, and the same counts as these tests."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# Folders that the paths of the table are relative to.
+# The paths of the table are relative to these folders.
 TOPS = ("", "operator/specdec", "operator/bls/specdec-bls/src", "charts/specdec-operator")
 ROW = re.compile(r"^\| an? (.+?) \| (1 package, )?(\d) \| (.+) \|$", re.MULTILINE)
 

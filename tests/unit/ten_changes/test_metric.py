@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-# The counters with a label for the source of drafts.
+# The file with the counters that have a label for the source of drafts.
 BY_SOURCE = "serving/sources.rs"
 SOURCES = Path(__file__).parents[3] / "operator" / "bls" / "specdec-bls" / "src"
 
 
 def files_with(pattern: str) -> set[str]:
-    """Source files of the BLS in which a pattern matches."""
+    """Return the source files of the BLS that match a pattern."""
     files = SOURCES.rglob("*.rs")
     return {str(f.relative_to(SOURCES)) for f in files if re.search(pattern, f.read_text())}
 

@@ -1,4 +1,4 @@
-"""A fake of Triton's HTTP endpoints, for the probes."""
+"""A fake of Triton's HTTP endpoints for tests of the probes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PATIENCE = 1000.0
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A server of Triton's HTTP endpoints; tests set what its engines do.
+    """A server of Triton's HTTP endpoints; tests set the answers of its engines.
 
     Attributes:
         ready: whether it reports itself as ready.
         answers: the answer of each engine; None holds a request until the test ends.
         page: the lines of its metrics.
-        asked: engines in the order of the requests to them, with the key of each request.
+        requests: the engine and the key of each request, in the order of the requests.
     """
 
     daemon_threads = True
@@ -35,11 +35,11 @@ class Server(http.server.ThreadingHTTPServer):
         token = {"output_ids": [1, 7]}
         self.answers: dict[str, Any] = {TARGET: token, DRAFT: token}
         self.page: list[str] = []
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.closing = threading.Event()
 
     def plan(self, **changes: Any) -> Plan:
-        """The plan of a probe of this server."""
+        """Return the plan of a probe of this server."""
         fields: dict[str, Any] = {
             "engines": (TARGET, DRAFT),
             "seconds": 2.0,
@@ -47,9 +47,9 @@ class Server(http.server.ThreadingHTTPServer):
         } | changes
         return Plan(http=self.server_port, metrics=self.server_port, **fields)
 
-    def engines_asked(self) -> list[str]:
-        """The engines that were asked for a token since the last call."""
-        names, self.asked = [name for name, _ in self.asked], []
+    def requested_engines(self) -> list[str]:
+        """Return the engines that got a request for a token since the last call."""
+        names, self.requests = [name for name, _ in self.requests], []
         return names
 
 
@@ -65,7 +65,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input_ids"]
         engine = self.path.split("/")[3]
-        self.server.asked.append((engine, self.headers[engines.HEADER]))
+        self.server.requests.append((engine, self.headers[engines.HEADER]))
         answer = self.server.answers[engine]
         if answer is None:
             self.server.closing.wait()
@@ -80,4 +80,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
+        """Log nothing."""

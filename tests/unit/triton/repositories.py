@@ -39,7 +39,7 @@ def parameters(files: dict[str, str], model: str) -> dict[str, str]:
 
 
 def digest(files: dict[str, str]) -> str:
-    """The hash that names a published repository."""
+    """Return the hash that is the name of a published repository."""
     return content_hash(files, [], NO_VOLUME)
 
 

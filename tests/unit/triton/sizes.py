@@ -1,4 +1,4 @@
-"""Models and rank plans that memory plans are tried on."""
+"""Models and rank plans for tests of memory plans."""
 
 from collections.abc import Mapping
 

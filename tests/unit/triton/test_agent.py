@@ -1,4 +1,4 @@
-"""The agent that starts a worker's share of an MPI job: who may start what, and a real mpirun."""
+"""The agent that starts a worker's MPI daemon: the requests that it accepts and refuses."""
 
 import contextlib
 import hmac
@@ -34,7 +34,7 @@ def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def lines(agent: ModuleType) -> Iterator[tuple[socket.socket, list[object]]]:
-    """A caller's end, and what the worker made of the request."""
+    """Yield the caller's socket, and a list that receives the worker's result for the request."""
     worker, caller = socket.socketpair()
     heard: list[object] = []
 
@@ -130,7 +130,7 @@ def test_a_worker_is_addressed_beside_its_leader(agent: ModuleType) -> None:
 
 @contextlib.contextmanager
 def serving(agent: ModuleType) -> Iterator[tuple[int, list[tuple[list[str], socket.socket]]]]:
-    """A worker's port on a real socket, and the request that it takes."""
+    """Yield the port of a worker, and a list that receives the request that it accepts."""
     taken: list[tuple[list[str], socket.socket]] = []
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         callers = agent.Callers(server)
@@ -147,7 +147,7 @@ def serving(agent: ModuleType) -> Iterator[tuple[int, list[tuple[list[str], sock
 
 
 def lead(agent: ModuleType, port: int) -> list[str]:
-    """What a leader with the key asks for."""
+    """Send the signed request of a leader and return its arguments."""
     argv = ["orted", "-mca"]
     with socket.create_connection(("127.0.0.1", port), 5) as caller, caller.makefile("rwb") as own:
         body = json.dumps(argv)
@@ -157,7 +157,7 @@ def lead(agent: ModuleType, port: int) -> list[str]:
 
 
 def drip(caller: socket.socket) -> bool:
-    """Send one byte more; whether the worker still takes it."""
+    """Send one more byte and return whether the worker still keeps the connection open."""
     try:
         caller.send(b"x")
         return not select.select([caller], [], [], 0)[0] or bool(caller.recv(4096))
@@ -176,7 +176,7 @@ def test_a_leader_is_heard_beside_callers_who_send_a_byte_now_and_then(agent: Mo
         argv = lead(agent, port)
         until(lambda: bool(taken), 5)
         assert taken[0][0] == argv
-        # Other callers are not kept waiting.
+        # The worker closes the connections of all other callers.
         until(lambda: sum(map(drip, slow)) == 0, 5)
 
 
@@ -187,7 +187,7 @@ def test_a_caller_has_a_limited_time_in_all(
     monkeypatch.setattr(agent, "PATIENCE", 1.0)
     with serving(agent) as (port, taken):
         with socket.create_connection(("127.0.0.1", port), 5) as caller:
-            # Each byte alone comes well in time.
+            # No pause between two bytes exceeds the limit; only the total time does.
             until(lambda: not drip(caller), 8)
         lead(agent, port)
         until(lambda: bool(taken), 5)

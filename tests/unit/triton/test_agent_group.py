@@ -1,4 +1,4 @@
-"""The agent as a process: it starts and ends with its group, under a real mpirun."""
+"""The agent as a process under a real mpirun: it starts and ends with its group."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from specdec.triton.layout import Launch, Mode
 
 AGENT = Path(launch.__file__).parents[1] / "payload" / "serving" / "agent.py"
 LEADER = "big-group-0.big-group.models"
-# A stand-in for tritonserver: rank 0 takes its time to finish, the others end when it has ended.
+# A fake tritonserver: rank 0 drains for a second; the other ranks end when it has drained.
 _SERVER = """\
 import os, pathlib, signal, time
 rank, here = os.environ["OMPI_COMM_WORLD_RANK"], pathlib.Path(os.environ["LAB"])
@@ -33,7 +33,7 @@ if rank == "0":
 while rank == "0" or not (here / "drained").exists():
     time.sleep(0.05)
 """
-# Stands in for the cluster's DNS.
+# This module replaces the cluster's DNS.
 _DNS = """\
 import socket
 _real = socket.getaddrinfo
@@ -80,8 +80,8 @@ class Group:
         return subprocess.Popen(argv, env=environment)
 
     def ranks(self) -> dict[str, str]:
-        """The pod of every rank that came up."""
-        # A file that is just being written is of no rank yet.
+        """Return the pod of every rank that has started."""
+        # A file without content is still being written, so its rank does not count yet.
         written = {file.name: file.read_text().split() for file in self.lab.glob("rank-*")}
         return {name: values[0] for name, values in written.items() if values}
 
@@ -174,7 +174,7 @@ def listens(address: str) -> bool:
 def test_an_idle_worker_stops_on_sigterm(group: Group) -> None:
     group.worker(1)
     (worker,) = group.workers
-    # It listens before it handles signals; a caller with no key does not end it.
+    # The worker handles SIGTERM before it listens; a caller without the key does not end it.
     until(lambda: listens("127.0.0.2"))
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(10) == 0

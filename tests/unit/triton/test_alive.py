@@ -21,7 +21,7 @@ from specdec.payload.serving import alive
 
 @contextmanager
 def server(folder: Path, port: int) -> Iterator[int]:
-    """A parent that starts one model's process as Triton does, and never waits for it."""
+    """Run a parent that starts a model's process as Triton does and never waits for its end."""
     stub = folder / "triton_python_backend_stub"
     stub.symlink_to(sys.executable)
     model = folder / "tensorrt_llm_draft" / "1" / "model.py"
@@ -52,7 +52,7 @@ class _Live(http.server.BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 def test_a_model_s_process_counts_as_dead_before_its_parent_waits_for_it(tmp_path: Path) -> None:

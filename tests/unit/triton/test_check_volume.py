@@ -1,4 +1,4 @@
-"""A server starts on files that are as published, and waits for those that are not."""
+"""A server starts if its files are as published; else it waits for their repair."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STARTED = "started with 7"
 
 
 class Published:
-    """A volume with an engine and a repository, and the list of their files."""
+    """A volume with an engine, a repository, and the published list of their files."""
 
     def __init__(self, root: Path) -> None:
         self.engine, self.repository = root / "engines" / "k", root / "repositories" / "f"
@@ -62,7 +62,7 @@ def published(tmp_path: Path) -> Published:
 
 
 def edit(path: Path, content: bytes) -> None:
-    """Write a file of the same size, whose modification time differs on every file system."""
+    """Write a file and change its modification time, whatever the precision of the file system."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
@@ -133,7 +133,7 @@ def test_a_file_is_read_only_when_its_time_differs(
     known: check_volume.Digests = {}
     assert check_volume.damaged(published.manifest, known) == []
     assert read == []
-    # Restored from a backup, or on storage that has times of its own: the content is what counts.
+    # A restored backup or other storage can change modification times: only the content counts.
     edit(published.engine / "rank0.engine", b"weights")
     for _ in range(3):
         assert check_volume.damaged(published.manifest, known) == []
@@ -167,7 +167,7 @@ def test_any_other_json_is_no_list(text: str, published: Published) -> None:
 
 @contextmanager
 def server(published: Published, seconds: int = 60) -> Iterator[subprocess.Popen[str]]:
-    """The container's process; the server is a program that prints what it was given."""
+    """Start the container's process with a fake server that prints its argument."""
     own = [sys.executable, "-c", "import sys; print('started with', sys.argv[1])", "7"]
     argv = local(start.checked(own, str(published.manifest), seconds))
     pipe = subprocess.PIPE
@@ -197,7 +197,7 @@ def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> 
         assert report(process) == ["the draft engine k: rank0.engine has 3 bytes, not 7"]
         foreign(published)
         assert len(report(process)) == 2, "what comes later is reported too"
-        # Built again, with other bytes, as in the new list.
+        # The engine is rebuilt with other bytes, and the new list contains their digest.
         (published.engine / "rank0.engine").write_bytes(b"others!")
         (published.repository / "foreign" / "1").rmdir()
         (published.repository / "foreign").rmdir()
@@ -207,7 +207,7 @@ def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> 
 
 
 def test_a_server_has_the_signals_of_a_fresh_process(published: Published) -> None:
-    """Python ignores SIGPIPE, and what is ignored stays so in the program that follows."""
+    """Python ignores SIGPIPE, and a program that replaces the process would inherit this."""
     own = ["grep", "SigIgn", "/proc/self/status"]
     argv = local(start.checked(own, str(published.manifest), 9))
     out = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout

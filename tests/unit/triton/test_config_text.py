@@ -1,4 +1,4 @@
-"""How a configuration is laid out, to the letter; the golden files leave white space out."""
+"""The exact text of a configuration, with white space, which the golden files omit."""
 
 from specdec.triton.contract import Step, Tensor
 from specdec.triton.pbtxt import Batching, ModelConfig, ensemble, model

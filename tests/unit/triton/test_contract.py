@@ -1,4 +1,4 @@
-"""Every release field by field, against tables that do not come from our own output."""
+"""Every field of every release equals published tables that are independent of our output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_field_is_the_published_one(plan: RepositoryPlan) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_mapped_tensor_has_one_type_on_both_sides(version: str) -> None:
-    """Triton refuses an ensemble otherwise, and the prompt table's type is left open."""
+    """Triton refuses different types; upstream leaves the type of the prompt table open."""
     rendered = configs(replace(PLAN, version=version))
     outer = rendered["ensemble"]
     types = {tensor.name: tensor.data_type for tensor in outer.input}

@@ -1,4 +1,4 @@
-"""The preStop hook: whose connections it waits for, and for how long."""
+"""The preStop hook: which connections and requests it waits for, and for how long."""
 
 import socket
 import threading
@@ -11,8 +11,8 @@ import pytest
 
 from specdec.payload.serving import drain
 
-# Two connections to 8001 (0x1F41), one of them closed by its client; one to 8000 by IPv6; one
-# that this machine opened to a port 8001 elsewhere; and the listener of 8001.
+# The tables contain: the listener of 8001 (0x1F41); two connections to it, one closed by its
+# client; a connection to port 8001 of another machine; and an IPv6 connection to 8000.
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000 10001 0 1 1 0 100 0 0
@@ -38,7 +38,7 @@ def test_connections_of_clients_are_counted(tmp_path: Path) -> None:
 
 @contextmanager
 def connected() -> Iterator[tuple[int, socket.socket]]:
-    """The port of a listener, and the connection of its one client."""
+    """Yield the port of a listener, and the connection of its only client."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -110,7 +110,7 @@ def test_work_of_every_kind_is_counted(work: str) -> None:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, pages: Sequence[str]) -> Iterator[float]:
-    """Let `await_idle` read these pages, the last one repeatedly; returns its seconds."""
+    """Let `await_idle` read these pages, the last page repeatedly; yield the seconds it takes."""
     clock = [0.0]
     left = list(pages)
 
@@ -130,7 +130,7 @@ def test_a_server_at_rest_is_left_after_a_moment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_work_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nothing but a counter of Triton's shows it."""
+    """The hook waits even if only a counter of Triton shows the work."""
     pages = [IDLE.replace("} 7", f"}} {number}") for number in range(250)]
     (seconds,) = serve(monkeypatch, pages)
     assert seconds == pytest.approx(250 * 0.2 + 0.4)
@@ -144,7 +144,7 @@ def test_work_that_never_ends_is_waited_for_until_the_deadline(
 
 
 def test_an_engine_between_two_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last report stays on the page when it idles, so the wait for the next is bounded."""
+    """An idle engine's last report stays on the page, so the hook bounds its wait for the next."""
     step = 'nv_trt_llm_general_metrics{general_type="iteration_counter"} %d\n'
     pages = [STALE + step % (number // 25) for number in range(100)]
     (seconds,) = serve(monkeypatch, pages)

@@ -1,4 +1,4 @@
-"""The startup and readiness probes: a token or progress of every engine, and all ranks."""
+"""The startup and readiness probes require a token or progress of every engine, and all ranks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of the probes are those of the test; a token may take a second."""
+    """Let the probes use files of the test, and readiness wait at most 1.2 seconds for a token."""
     monkeypatch.setattr(engines, "STATE", tmp_path / "engines")
     monkeypatch.setattr(engines, "KEY", tmp_path / "key")
     monkeypatch.setattr(engines, "_ANSWER", 1.2)
@@ -42,7 +42,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def age(seconds: float, **changes: Any) -> None:
-    """Move the last proof of every engine into the past."""
+    """Move the last progress of every engine into the past."""
     records = engines.load()
     for record in records.values():
         record.at -= seconds
@@ -61,13 +61,13 @@ def steps(engine: str, count: float) -> str:
 
 def test_startup_needs_a_token_of_every_engine(server: Server) -> None:
     assert engines.startup(server.plan()) == ""
-    assert server.engines_asked() == [TARGET, DRAFT]
+    assert server.requested_engines() == [TARGET, DRAFT]
 
 
 def test_startup_fails_while_the_server_is_not_ready(server: Server) -> None:
     server.ready = False
     assert engines.startup(server.plan(seconds=0.6)) == "the server is not ready"
-    assert server.engines_asked() == []
+    assert server.requested_engines() == []
 
 
 @pytest.mark.slow
@@ -86,10 +86,10 @@ def test_startup_reports_the_error_of_an_engine(server: Server) -> None:
 
 @pytest.mark.slow
 def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
-    """A load takes hundreds of attempts, and the engine gets all of their requests at its end."""
+    """A load lasts for hundreds of attempts, and then the engine gets all of their requests."""
     server.answers[TARGET] = None
     engines.startup(server.plan())
-    assert server.engines_asked() == [TARGET]
+    assert server.requested_engines() == [TARGET]
 
 
 @pytest.mark.slow
@@ -105,22 +105,22 @@ def test_request_carries_the_key_of_the_container(server: Server) -> None:
     assert engines.token(server.plan(), TARGET, 5.0) == ("", False)
     engines.KEY.write_text("a key")
     assert engines.token(server.plan(), TARGET, 5.0) == ("", False)
-    assert [key for _, key in server.asked] == [None, "a key"]
+    assert [key for _, key in server.requests] == [None, "a key"]
 
 
 def test_readiness_asks_only_idle_engines_and_seldom(server: Server) -> None:
     engines.startup(server.plan())
-    server.engines_asked()
+    server.requested_engines()
     assert engines.readiness(server.plan()) == ""
-    assert server.engines_asked() == []
+    assert server.requested_engines() == []
     age(20.0)
     assert engines.readiness(server.plan()) == ""
-    assert server.engines_asked() == [TARGET, DRAFT]
-    # Progress of the target: only the draft is asked.
+    assert server.requested_engines() == [TARGET, DRAFT]
+    # The target shows progress, so the probe requests a token only from the draft.
     age(20.0)
     server.page = [steps(TARGET, 5)]
     assert engines.readiness(server.plan()) == ""
-    assert server.engines_asked() == [DRAFT]
+    assert server.requested_engines() == [DRAFT]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str) -> No
     engines.save({TARGET: Record(time.monotonic() - 20), DRAFT: Record(time.monotonic())})
     server.page = [line % TARGET, 'nv_trt_llm_general_metrics{general_type="timestamp"} 5']
     assert engines.readiness(server.plan()) == ""
-    assert server.engines_asked() == []
+    assert server.requested_engines() == []
 
 
 def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> None:
-    """Triton counts it as a success before it is answered."""
+    """Triton counts such a request as a success before the model answers it."""
     page = "\n".join([steps(TARGET, 3), gauge(TARGET, 9, "nv_inference_request_success")])
     assert engines.progress(page, TARGET, "tokens") == {"specdec_engine_steps_total": 3}
 
@@ -152,7 +152,7 @@ def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Serve
     age(20.0)
     server.answers[DRAFT] = None
     assert engines.readiness(server.plan()).startswith(f"{DRAFT} gave no token")
-    # Its request is in the engine, and more of clients: nothing shows that the engine works.
+    # The engine holds the probe's request and requests of clients, but shows no progress.
     server.page[3] = gauge(DRAFT, 7)
     assert engines.readiness(server.plan()).startswith(f"{DRAFT} gave no token")
     server.page[2] = steps(DRAFT, 2)
@@ -161,7 +161,7 @@ def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Serve
 
 
 def test_request_of_the_probe_itself_is_not_work(server: Server) -> None:
-    """A failed engine is not busy because of the probe's own unanswered request."""
+    """The probe's own unanswered request does not make an engine busy."""
     server.page = [gauge(TARGET, 1), gauge(DRAFT, 0)]
     engines.save({TARGET: Record(time.monotonic() - 20, unanswered=1)})
     server.answers[TARGET] = None
@@ -169,16 +169,16 @@ def test_request_of_the_probe_itself_is_not_work(server: Server) -> None:
 
 
 def test_full_queue_does_not_take_a_pod_out(server: Server) -> None:
-    """Requests wait longer than the probe, or are refused: the engine has work."""
+    """The probe is not answered in time, or is refused, but the engine has work."""
     server.page = [steps(TARGET, 1), gauge(TARGET, 900), steps(DRAFT, 1), gauge(DRAFT, 900)]
     engines.startup(server.plan())
-    server.engines_asked()
+    server.requested_engines()
     server.answers |= {TARGET: None, DRAFT: {"error": "900 requests are waiting; retry later"}}
     for _ in range(3):
         age(20.0)
         assert engines.readiness(server.plan()) == ""
-    # One request waits in the target. It is not followed by others.
-    assert server.engines_asked().count(TARGET) == 1
+    # The first request waits in the target, so the probe sends no other requests to it.
+    assert server.requested_engines().count(TARGET) == 1
 
 
 def test_engine_with_work_fails_after_the_time_of_a_long_request(server: Server) -> None:
@@ -192,7 +192,7 @@ def test_engine_with_work_fails_after_the_time_of_a_long_request(server: Server)
 
 
 def test_engine_without_metrics_fails_after_the_time_of_a_long_request(server: Server) -> None:
-    """Nothing shows whether it has work."""
+    """Without metrics, the probe cannot see whether the engine has work."""
     engines.save({name: Record(time.monotonic() - 20) for name in (TARGET, DRAFT)})
     server.answers[TARGET] = None
     assert engines.readiness(server.plan()) == ""
@@ -205,9 +205,9 @@ def test_missing_metrics_are_no_progress(server: Server) -> None:
     engines.startup(server.plan(engines=(TARGET,)))
     age(20.0)
     server.page = []
-    server.engines_asked()
+    server.requested_engines()
     assert engines.readiness(server.plan(engines=(TARGET,))) == ""
-    assert server.engines_asked() == [TARGET]
+    assert server.requested_engines() == [TARGET]
 
 
 def test_server_that_is_not_ready_is_reported_first(server: Server) -> None:
@@ -216,7 +216,7 @@ def test_server_that_is_not_ready_is_reported_first(server: Server) -> None:
 
 
 def rank(mark: str, number: int) -> subprocess.Popen[bytes]:
-    """A process that poses as the server of a rank."""
+    """Start a process with the command line of the server of a rank."""
     arguments = ["tritonserver", "-c", "sleep 600; :", f"{mark}{number}_"]
     return subprocess.Popen(arguments, executable="/bin/sh", start_new_session=True)
 

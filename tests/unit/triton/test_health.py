@@ -1,4 +1,4 @@
-"""The probes of `trtllm-serve`: what proves that it generates, and what fails it."""
+"""The probes of `trtllm-serve`: what shows that it generates tokens, and what makes it fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTER = 'trtllm_request_success_total{finished_reason="%s"} %d.0\n'
 
 
 class Server(ThreadingHTTPServer):
-    """A server with the status of each path; a token without a status never arrives."""
+    """A server with a list of statuses for each path; with None, a token does not arrive."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -83,7 +83,7 @@ def running() -> Iterator[Server]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server that has started."""
+    """Yield a server that has passed its startup probe."""
     with running() as started:
         assert health.startup(started.port, 30) == ""
         started.asked = 0

@@ -1,4 +1,4 @@
-"""Argument lists of every launch mode, and the hook that lets rank 0 drain."""
+"""The argument lists of every launch mode, and the hook that waits until rank 0 has drained."""
 
 import os
 import signal
@@ -31,13 +31,13 @@ LAUNCHES = st.one_of(
     st.builds(Launch, st.just(Mode.LEADER), st.integers(2, 16)),
     st.builds(Launch, st.just(Mode.ORCHESTRATOR), st.integers(3, 17)),
 )
-# Ends half a second after SIGTERM, as a server that finishes a request does.
+# This program ends half a second after SIGTERM, as a server that finishes a request does.
 _SERVER = 'trap "sleep 0.5; echo drained; exit 0" TERM; echo up; while :; do sleep 0.05; done'
 
 
 def contexts(argv: Sequence[str]) -> list[list[str]]:
-    """The programs that mpirun starts, each without its `-n 1`."""
-    # Not bound: two ranks would get a core each for all their threads.
+    """Return the programs that mpirun starts, each without its `-n 1`."""
+    # Ranks are not bound to cores: mpirun would bind all threads of a rank to one core.
     head = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     assert argv[:5] == head
     groups: list[list[str]] = [[]]
@@ -82,7 +82,7 @@ def test_a_pre_spawned_orchestrator_has_a_rank_for_itself() -> None:
     assert len(others) == 5
     for context in others:
         assert loads(context) == ["tensorrt_llm", "tensorrt_llm_draft"]
-        # A rank stays in the load of its own model, whichever is loaded first.
+        # The load of its own model blocks a rank, so a second thread must load the other model.
         assert "--model-load-thread-count=2" in context
     environment = launch.environment(server.launch)
     assert environment["TRTLLM_ORCHESTRATOR"] == "1"
@@ -101,7 +101,7 @@ def test_only_the_rank_with_ports_has_tls_and_http_keeps_health() -> None:
         "--grpc-server-key=/tls/tls.key",
         "--http-restricted-api=shared-memory,model-repository,trace,logging,metadata,"
         "model-config,statistics:Closed: to all=no\nvalue",
-        # The key is put in when the container starts.
+        # The start of the container replaces the placeholder by the key.
         f"--http-restricted-api=inference:{engines.HEADER}={check_volume.PLACEHOLDER}",
     }
     assert any(a.startswith("--grpc-restricted-protocol=") for a in set(first) & set(plain))
@@ -158,7 +158,7 @@ def test_every_rank_is_a_server_with_its_own_arguments(configured: Launch) -> No
 
 @given(LAUNCHES)
 def test_every_rank_has_regions_that_no_client_may_register(configured: Launch) -> None:
-    """Triton refuses names that start as the Python backend's own do."""
+    """Clients cannot register these names: Triton refuses the prefix of the Python backend."""
     option = "--backend-config=python,shm-region-prefix-name="
     argv = launch.command(configured, REPOSITORY)
     prefixes = [a.removeprefix(option) for a in argv if a.startswith(option)]
@@ -172,7 +172,7 @@ NOWHERE: dict[str, Any] = {"linger_seconds": 0, "metrics_port": 9}
 
 @contextmanager
 def metrics(values: list[float]) -> Iterator[int]:
-    """The port of a server whose gauge takes these values, one a request, and keeps the last."""
+    """Yield the port of a server whose gauge takes these values in turn and keeps the last."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -185,7 +185,7 @@ def metrics(values: list[float]) -> Iterator[int]:
 
         @override
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing on stderr."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.02,))
@@ -223,7 +223,7 @@ def test_the_hook_gives_up_on_an_answer_that_does_not_end() -> None:
 
 @contextmanager
 def server(mark: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that poses as the server of a rank and drains on SIGTERM."""
+    """Run a process with the command line of the server of a rank, which drains on SIGTERM."""
     arguments = ["tritonserver", "-c", _SERVER, mark]
     process = subprocess.Popen(arguments, executable="/bin/sh", stdout=subprocess.PIPE, text=True)
     try:
@@ -238,7 +238,7 @@ def server(mark: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
-    # A prefix of this test: the hook must not end other servers on this machine.
+    # The prefix is unique to this test: the hook must not end other servers on this machine.
     prefix = f"specdec_test_{uuid.uuid4().hex}_"
     configured = Launch(Mode.LEADER, 2)
     marks = [

@@ -1,4 +1,4 @@
-"""The rank plan, enumerated: every split, topology and placement on up to eight GPUs."""
+"""The rank plan for every split, topology and placement on up to eight GPUs."""
 
 from collections.abc import Iterator
 from itertools import permutations, product
@@ -21,7 +21,7 @@ SHAPES = [(t, p) for t in range(1, GPUS + 1) for p in range(1, GPUS + 1) if t * 
 
 
 def given(tensor: int, pipeline: int) -> Iterator[Split]:
-    """A split with derived ordinals, the first, the last, and the last in reverse order."""
+    """Yield splits with derived GPU ordinals, the first, the last, and the last in reverse."""
     ranks = tensor * pipeline
     last = tuple(range(GPUS - ranks, GPUS))
     for ids in {(), tuple(range(ranks)), last, last[::-1]}:
@@ -29,7 +29,7 @@ def given(tensor: int, pipeline: int) -> Iterator[Split]:
 
 
 def layouts() -> Iterator[Layout]:
-    """Some thirty thousand, possible and impossible."""
+    """Yield some thirty thousand possible and impossible layouts."""
     splits = [split for shape in SHAPES for split in given(*shape)]
     for target, topology, fast in product(splits, Topology, (False, True)):
         for placement in Placement:
@@ -39,7 +39,7 @@ def layouts() -> Iterator[Layout]:
 
 
 def possible(layout: Layout) -> bool:
-    """The rules of the layouts, written a second time in another form."""
+    """Return whether a layout is possible, by an independent form of the rules."""
     two = layout.topology is Topology.TWO_SERVERS
     if layout.draft is None:
         return not two and not layout.fast_logits
@@ -53,7 +53,7 @@ def possible(layout: Layout) -> bool:
 
 
 def attempt(layout: Layout) -> RankPlan | str:
-    """The plan, or the reason why there is none."""
+    """Return the plan, or the reason why the layout is refused."""
     try:
         return plan(layout)
     except RankError as error:

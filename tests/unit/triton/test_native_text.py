@@ -1,6 +1,6 @@
 """The native BLS sees the same tokens as Python, and reads older tokenizers through transformers.
 
-A file has the tokens that Python's library gives for texts with the shipped pair. This test
+A file has the tokens that Python's library returns for texts with the shipped pair. This test
 compares the file with Python; operator/bls/specdec-bls/tests/tokenizer.rs compares the native
 library with the file. Write the file again with `PYTHONPATH=operator:tests python
 tests/unit/triton/test_native_text.py`.
@@ -31,7 +31,7 @@ _ALPHABETS = (
 
 
 def known() -> dict[str, list[list[Any]]]:
-    """Texts with their tokens, and random tokens with their text."""
+    """Return texts with their tokens, and random tokens with their texts."""
     from tokenizers import Tokenizer
 
     fast = Tokenizer.from_file(str(PAIR / "tokenizer.json"))
@@ -55,7 +55,7 @@ def test_the_file_holds_the_tables_that_python_computes() -> None:
 
 
 def _helper(tmp_path: Path, transformers: str) -> Any:
-    """What the helper prints where `transformers` is this module."""
+    """Return the output of the helper if `transformers` is a module with this source."""
     (tmp_path / "transformers.py").write_text(transformers)
     command = [sys.executable, str(HELPER), "/models/old"]
     run = subprocess.run(

@@ -11,9 +11,9 @@ from specdec.triton.parameters import engine_parameters
 from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
 
 CRD = Path(__file__).parents[3] / "crds" / "speculativemodels.yaml"
-# What a release reads and upstream's files leave out.
+# Parameters that releases read but that upstream's files omit.
 HIDDEN = {"recv_poll_period_ms"}
-# What has another default than the engine's.
+# Parameters that the configuration sets to a value other than the engine's default.
 DEFAULTS = {"normalize_log_probs": "false"}
 
 

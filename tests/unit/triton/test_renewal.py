@@ -1,4 +1,4 @@
-"""The sidecar that watches certificate files: what it reports, and when."""
+"""The sidecar that watches certificate files reports each change."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from specdec.payload.serving import renewal
 
 
 class Mount:
-    """A folder of files as the kubelet mounts and changes it: all at once, by one link."""
+    """A folder of files as the kubelet mounts it: one link changes all files at once."""
 
     def __init__(self, folder: Path, **files: str) -> None:
         self._folder, self._number = folder, 0
@@ -39,7 +39,7 @@ def mount(tmp_path: Path) -> Mount:
 
 
 def reported(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What was printed since the last time."""
+    """Return the reports that were printed since the last call."""
     return [json.loads(line)["certificate"] for line in capsys.readouterr().out.splitlines()]
 
 

@@ -51,7 +51,7 @@ def test_tensors_of_a_release(version: str, model: str, inputs: int, outputs: in
     parsed = config(render(replace(PLAN, version=version)), model)
     assert (len(parsed.input), len(parsed.output)) == (inputs, outputs)
     names = [tensor.name for tensor in (*parsed.input, *parsed.output)]
-    # context_phase_params goes both ways; nothing else may appear twice.
+    # context_phase_params is both input and output; no other name may appear twice.
     assert len(names) - len(set(names)) <= 2 if model.startswith("tensorrt_llm") else True
 
 
@@ -118,7 +118,7 @@ def test_what_speculation_needs_is_always_there() -> None:
 def test_every_model_has_a_batcher_and_the_bls_a_bounded_queue(
     plan: RepositoryPlan, version: str, decoupled: bool
 ) -> None:
-    """Without a batcher Triton corrupts its heap when a thousand requests wait."""
+    """Without a batcher, Triton corrupts its heap when a thousand requests wait."""
     files = render(replace(plan, version=version, decoupled=decoupled, max_queue_size=77))
     for model in models(files) - {"ensemble"}:
         actual = config(files, model)
@@ -163,7 +163,7 @@ def test_the_bls_is_a_backend_of_its_own_and_brings_its_library() -> None:
     files = render(replace(PLAN, library="1" * 64))
     actual = config(files, "tensorrt_llm_bls")
     assert actual.backend == library.BACKEND
-    # One instance serves every request at once; a second would have counters of its own.
+    # One instance serves all requests; a second instance would have its own counters.
     assert [group.count for group in actual.instance_group] == [1]
     assert not any(
         path.startswith("tensorrt_llm_bls/1/") for path in files if path.endswith(".py")

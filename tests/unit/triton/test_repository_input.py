@@ -1,4 +1,4 @@
-"""Strings and plans from outside: written as they are, or refused."""
+"""External strings and plans are written unchanged, or refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.effort import examples
 from unit.triton.repositories import LOOKAHEAD, PLAN, parameters
 
 
-# 200 examples of 50 strings: 10 000 hostile ones, in seconds.
+# 200 examples of 50 strings make 10 000 hostile strings, which take seconds.
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(values=st.lists(st.text(), min_size=50, max_size=50))
 def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
@@ -45,7 +45,7 @@ def test_hostile_strings_come_back_unchanged(values: list[str]) -> None:
     assert {k: v.string_value for k, v in parsed.parameters.items()} == dict(
         zip(keys, values, strict=True)
     )
-    # Nothing else came out of a string.
+    # No string has created another field.
     fields = {field.name for field, _ in parsed.ListFields()}
     assert fields <= {
         "name",

@@ -1,4 +1,4 @@
-"""A target over several nodes: every layout is planned soundly, or refused with a fix."""
+"""A target over several nodes: every layout has a valid plan, or an error with a fix."""
 
 from itertools import product
 
@@ -12,9 +12,9 @@ SHAPES = [(t, p) for t in range(1, 33) for p in range(1, 33) if t * p <= 32]
 
 
 def gpus(layout: Layout, server: Server) -> list[list[int]]:
-    """The GPU of every target rank, pod by pod, by another form of the executor's rule.
+    """Return the GPUs of the target ranks of each pod, by another form of the executor's rule.
 
-    Pipeline stages are led by the last one: the session counts stages backwards.
+    The last pipeline stage leads: the session counts stages from the last to the first.
     """
     target = layout.target
     world = [(stage, at) for stage in range(target.pipeline) for at in range(target.tensor)]
@@ -26,7 +26,7 @@ def gpus(layout: Layout, server: Server) -> list[list[int]]:
 
 
 def attempt(layout: Layout) -> RankPlan | str:
-    """The plan, or the reason why there is none."""
+    """Return the plan, or the reason why the layout is refused."""
     try:
         return plan(layout)
     except RankError as error:

@@ -1,4 +1,4 @@
-"""What the text models share: tokenizer, word lists, bias."""
+"""The shared code of the text models: tokenizer, word lists, bias."""
 
 from __future__ import annotations
 

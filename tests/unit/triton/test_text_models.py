@@ -1,4 +1,4 @@
-"""The text models of the ensemble: whatever arrives is answered with tensors or a sentence."""
+"""The text models of the ensemble answer every request with tensors or an error message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIR = MODELS.parent / "pair" / "target"
 
 
 class Tensor:
-    """A tensor as the Python backend gives it."""
+    """A fake tensor of the Python backend."""
 
     def __init__(self, name: str, array: Any) -> None:
         self._name, self._array = name, array
@@ -33,7 +33,7 @@ class Tensor:
 
 
 class Response:
-    """What a model answers: tensors, or an error with its code."""
+    """The answer of a model: tensors, or an error with its code."""
 
     def __init__(self, tensors: Any = (), error: Any = None) -> None:
         self.error = error
@@ -41,7 +41,7 @@ class Response:
 
 
 class Error:
-    """An error as the Python backend takes it."""
+    """A fake error of the Python backend."""
 
     INVALID_ARG = "INVALID_ARG"
 
@@ -56,7 +56,7 @@ def logged() -> list[str]:
 
 @pytest.fixture
 def backend(logged: list[str]) -> Iterator[None]:
-    """The Python backend's module, as far as the models use it."""
+    """Install a fake module of the Python backend with the parts that the models use."""
     fake = ModuleType("triton_python_backend_utils")
     vars(fake).update(
         Tensor=Tensor,
@@ -70,7 +70,7 @@ def backend(logged: list[str]) -> Iterator[None]:
 
 
 def opened(name: str) -> Any:
-    """A model as Triton loads it."""
+    """Load and initialize a model as Triton does."""
     spec = importlib.util.spec_from_file_location(name, MODELS / name / "1" / "model.py")
     assert spec is not None
     assert spec.loader is not None
@@ -102,10 +102,10 @@ def texts(tokens: Any, lengths: Any) -> Response:
     [
         ([[[33, 34]]], [[2]], ["AB"]),
         ([[[33, 34]]], [[0]], [""]),
-        # Ids outside of the vocabulary stand for nothing.
+        # Ids outside the vocabulary give no text.
         ([[[33, -1, 34, 1024, 2**31 - 1, -(2**31)]]], [[6]], ["AB"]),
         ([[[33], [34]], [[35], [36]]], [[1, 1], [1, 0]], ["A", "B", "C", ""]),
-        # A stream's end without a token.
+        # The end of a stream has no token.
         (np.empty((1, 1, 0)), [[7]], [""]),
         (np.empty((1, 0, 0)), np.empty((1, 0)), []),
         (np.empty((0, 1, 4)), np.empty((0, 1)), []),

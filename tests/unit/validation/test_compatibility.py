@@ -1,4 +1,4 @@
-"""Findings and their severities, one by one, from facts alone."""
+"""Findings and their severities, each from the facts of checkpoints."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
 
 
 def pair(draft: dict[str, Any], checks: dict[str, str] | None = None, **spec: Any) -> list[str]:
-    """Codes with severities of a target and a draft that differs; `spec` as dotted paths."""
+    """Return codes and severities for a draft with other facts; `spec` has paths as a__b."""
     cr = resource(checks=checks or {})
     for path, value in spec.items():
         *parents, last = path.split("__")
@@ -81,13 +81,13 @@ WIDE = {"target__parallelism": {"tensor": 4, "pipeline": 1}}
         ({"chatTemplate": "dddddddddddd"}, {}, ["ChatTemplateMismatch Warn"]),
         ({"chatTemplate": None}, {}, []),
         ({"maxPosition": 100}, {}, ["ContextTooShort Warn"]),
-        # One tokenizer, less padding: the tokens mean the same.
+        # The tokenizer is the same and only the padding differs, so ids have the same meaning.
         ({"vocabSize": 31990}, {}, ["VocabSizeMismatch Warn"]),
-        # Ids that the target's embedding does not have.
+        # The draft has ids that the target's embedding lacks.
         ({"vocabSize": 32001}, {}, ["VocabSizeMismatch Enforce"]),
         ({"vocabSize": 31990, "tokenizer": None}, {}, ["VocabSizeMismatch Enforce"]),
         ({"vocabSize": 31990}, LOGITS, ["PaddedVocabMismatch Enforce"]),
-        # 31997 and 32000 are 32000 both, once the draft is padded to a multiple of 4 too.
+        # Tensor parallelism 4 pads the draft's 31997 entries to 32000, the target's size.
         (
             {"vocabSize": 31997},
             {**LOGITS, "speculation__draftTarget__draft__parallelism": {"tensor": 4}},
@@ -133,7 +133,7 @@ def test_severities(check: str, draft: dict[str, Any]) -> None:
     [
         ("None", 512, ""),
         ("None", 511, "trained on 511 positions and limits.maxSeqLen allows 512"),
-        # The BLS drafts no token behind the last one of an answer.
+        # The BLS drafts no tokens after the last token of an answer.
         ("DraftTarget", 512, ""),
         ("Eagle", 575, ""),
         ("Eagle", 574, "with the 63 draft tokens of a step needs 575"),
@@ -151,7 +151,7 @@ def test_drafts_need_positions_too(method: str, positions: int, message: str) ->
 
 
 def test_tokenizers_in_two_forms() -> None:
-    """tokenizer.json beside tokenizer.model alone: compared by what both have, or not at all."""
+    """A tokenizer.json and a tokenizer.model are compared only by a file that both models have."""
     other = {"tokenizer": "eeeeeeeeeeee", "tokenizerFile": "tokenizer.model"}
     assert pair(other) == []
     cr = resource()
@@ -169,7 +169,7 @@ def test_heads_that_match_are_accepted(method: str) -> None:
     assert heads(method, dict.fromkeys(("method", "hiddenSize", "vocabSize", "layers"))) == []
 
 
-# The backend does not serve the target, and the method has no heads for it.
+# The findings for a target that neither the backend nor the method serves.
 OTHER_TARGET = ["ArchitectureNotServed", "TargetArchitectureMismatch"]
 
 
@@ -186,7 +186,7 @@ OTHER_TARGET = ["ArchitectureNotServed", "TargetArchitectureMismatch"]
         ("Medusa", {"numHeads": 5}, {}, {"numHeads": 4}, []),
         ("Medusa", {"layers": 2}, {}, {}, ["HeadsLayersMismatch"]),
         ("Eagle", {}, {"architecture": "Qwen2ForCausalLM"}, {}, OTHER_TARGET),
-        # What the build would refuse hours later: its converters take Llamas alone.
+        # The build would refuse these hours later: its converters accept only Llama models.
         ("Eagle", {}, {"architecture": "MistralForCausalLM"}, {}, OTHER_TARGET),
         ("Medusa", {}, {"architecture": "MistralForCausalLM"}, {}, OTHER_TARGET),
     ],
@@ -236,6 +236,6 @@ def test_every_code_is_a_documented_reason() -> None:
     assert {(check, default) for _, check, default in rows} == {
         (check, default)
         for check, default in known.items()
-        # These compare no models with each other.
+        # These checks do not compare models with each other.
         if check not in ("memory", "image")
     } | {("always", "Enforce")}

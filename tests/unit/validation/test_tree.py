@@ -1,4 +1,4 @@
-"""Which trees of draft tokens can be decoded, and the messages about the others."""
+"""Which trees of draft tokens can be decoded, and the messages about invalid trees."""
 
 import pytest
 from hypothesis import given
