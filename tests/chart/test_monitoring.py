@@ -38,11 +38,10 @@ def promtool() -> Path:
     return binaries.path("promtool")
 
 
-def promtool_output(promtool: Path, *args: str | Path) -> str:
-    """Run promtool and return its output; an error fails the test."""
+def run_promtool(promtool: Path, *args: str | Path) -> None:
+    """Run promtool; an error fails the test."""
     done = subprocess.run([promtool, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def written(folder: Path, rule_groups: list[Object]) -> Path:
@@ -58,7 +57,7 @@ def test_every_expression_is_promql_and_passes_lint(promtool: Path, tmp_path: Pa
     ]
     assert len(shown) > 30
     file = written(tmp_path, [*groups(), {"name": "panels", "rules": shown}])
-    promtool_output(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
+    run_promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
 
 
 def linked() -> Object:
@@ -78,7 +77,7 @@ def test_alerts_fire_and_stay_silent(promtool: Path, tmp_path: Path) -> None:
     written(tmp_path, groups())
     tests = tmp_path / "tests.yaml"
     tests.write_text(yaml.safe_dump({**linked(), "rule_files": ["rules.yaml"]}))
-    promtool_output(promtool, "test", "rules", tests)
+    run_promtool(promtool, "test", "rules", tests)
 
 
 def test_wrong_threshold_fails_the_alert_tests(promtool: Path, tmp_path: Path) -> None:
@@ -221,7 +220,7 @@ def test_summary_and_quantiles_show_a_value_for_each_model(promtool: Path, tmp_p
     tests = tmp_path / "tests.yaml"
     case = {"interval": "1m", "input_series": given, "promql_expr_test": asked_}
     tests.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
-    promtool_output(promtool, "test", "rules", tests)
+    run_promtool(promtool, "test", "rules", tests)
 
 
 def test_first_row_shows_whether_speculation_pays() -> None:

@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from chart.monitoring import expressions, panels
-from chart.test_monitoring import promtool_output
+from chart.test_monitoring import run_promtool
 from cluster import binaries
 from cluster.processes import until
 from cluster.progress import report
@@ -143,4 +143,4 @@ def test_every_panel_has_a_value(server: Server, endpoint: OpenAIEndpoint, tmp_p
     tests = tmp_path / "tests.yaml"
     case = {"interval": "1m", "input_series": given, "promql_expr_test": queries}
     tests.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
-    promtool_output(binaries.path("promtool"), "test", "rules", tests)
+    run_promtool(binaries.path("promtool"), "test", "rules", tests)
