@@ -7,16 +7,16 @@ import copy
 from pathlib import Path
 
 import pytest
-import yaml
 from kubernetes_validate import ValidationError, validate
 
 from chart.helm import ROOT, Object
 from chart.schemas import OURS, RELEASES, require_valid
+from support.documents import load_all
 from support.golden_cases import CASES, generated
 
 
 def read(path: Path) -> list[Object]:
-    bodies = yaml.load_all(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+    bodies = load_all(path.read_text("utf-8"))
     return [body for body in bodies if body]
 
 

@@ -10,12 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from golden import delta
 from golden.documents import digests, documents
 from specdec.dry_run.rendering import dump
-from support.golden_cases import CASES, HERE, generated, read
+from support.documents import load
+from support.golden_cases import CASES, HERE, generated
 
 CHANGES = "changes.yaml"
 DIGESTS = HERE / "digests.yaml"
@@ -35,7 +34,7 @@ class Entry:
 @cache
 def listed() -> dict[str, Entry]:
     """Return every case of `cases.yaml`."""
-    rows = read(HERE / "cases.yaml")
+    rows = load((HERE / "cases.yaml").read_text("utf-8"))
     return {case: Entry(**row) for case, row in rows.items()}
 
 
@@ -90,7 +89,7 @@ def stored(case: str) -> dict[str, str]:
 def expanded(case: str) -> dict[str, Any]:
     """Return every document of a case, from its files and the files of its bases."""
     texts = stored(case)
-    changes = yaml.load(texts.pop(CHANGES, "{}"), Loader=yaml.CSafeLoader)
+    changes = load(texts.pop(CHANGES, "{}"))
     base = listed()[case].base
     trees = expanded(base) if base else {}
     own = {name: tree for name, tree in trees.items() if name not in changes.get("absent", ())}
@@ -140,6 +139,4 @@ def _text(tree: Any) -> str:
 
 
 def _tree(path: str, text: str) -> Any:
-    return (
-        text.splitlines() if path.startswith(_PLACE) else yaml.load(text, Loader=yaml.CSafeLoader)
-    )
+    return text.splitlines() if path.startswith(_PLACE) else load(text)

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import yaml
-
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
@@ -26,6 +24,7 @@ from specdec.dry_run.plan import repository as repository_files
 from specdec.pipeline import repository
 from specdec.triton import launch, library
 from specdec.triton.repository import RepositoryPlan, render
+from support.documents import load
 from support.simulated_cluster import FACTS, World
 
 HERE = Path(__file__).parents[1] / "golden"
@@ -62,15 +61,10 @@ def templates(spec: Any) -> list[Any]:
     return [template for template in every if template is not None]
 
 
-def read(path: Path) -> Any:
-    """Read a YAML file with the fast parser."""
-    return yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
-
-
 def resource(case: str) -> dict[str, Any]:
     """Return the resource of a case, as the API server would return it."""
     path = _RESOURCES.get(case) or SAMPLES[case]
-    cr: dict[str, Any] = read(path)
+    cr: dict[str, Any] = load(path.read_text("utf-8"))
     return {**cr, "metadata": _IDENTITY | cr["metadata"]}
 
 
@@ -87,7 +81,7 @@ def fetched(cr: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _checkpoints() -> dict[str, Any]:
-    known: dict[str, Any] = read(HERE / "checkpoints.yaml")
+    known: dict[str, Any] = load((HERE / "checkpoints.yaml").read_text("utf-8"))
     return known
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
 from typing_extensions import override
+
+from support.documents import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,7 +165,7 @@ def text_of(path: Path, source: bool) -> str:
     if source:
         return text
     if path.suffix == ".yaml":
-        return "\n".join(descriptions(yaml.load(text, yaml.CSafeLoader)))
+        return "\n".join(descriptions(load(text)))
     return "\n".join(prose(text))
 
 
