@@ -25,10 +25,12 @@ from campaigns.traffic import (
     Baseline,
     Client,
     Tally,
+    await_end,
     counts,
     drive,
     for_seconds,
 )
+from cluster.errors import ClusterError
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.bench_report import Report
 from support.reference_engines import build, engine_values
@@ -84,6 +86,7 @@ def mixed(server: Server, baseline: Baseline, seconds: float, report: Report) ->
     before = counts(server)
     tally = drive(server, baseline, for_seconds(seconds))
     _judge("mixed", tally, report)
+    await_end(server)
     for name, value in counts(server).items():
         surplus = value - before[name] - tally.counted[name]
         # The length of a cancelled answer is unknown.
@@ -103,6 +106,7 @@ def counted(server: Server, baseline: Baseline, seconds: float, report: Report) 
         alone.request()
     tally.add(alone.tally)
     _judge("counted", tally, report)
+    await_end(server)
     for name, value in counts(server).items():
         off = abs(value - before[name] - tally.counted[name])
         report.figure(f"serving.counted_{name}", [tally.counted[name]], "tokens")
@@ -116,10 +120,12 @@ def growth(server: Server, baseline: Baseline, requests: int, report: Report) ->
     """Send requests after a warm-up, and report the memory that they leave behind."""
     each = -(-requests // CLIENTS)
     drive(server, baseline, lambda done: done < max(each // 8, 1), first=2 * CLIENTS)
+    await_end(server)
     before = memory_of(server)
     tally = drive(server, baseline, lambda done: done < each, first=3 * CLIENTS)
-    after = memory_of(server)
     _judge("growth", tally, report)
+    await_end(server)
+    after = memory_of(server)
     report.figure("serving.memory_before", [before.memory / 1e6], "MB")
     report.figure("serving.memory_growth", [after.memory / before.memory - 1], "", goal=GROWTH)
     report.figure("serving.shm_before", [before.shared / 1e6], "MB")
@@ -146,20 +152,21 @@ def main() -> int:
         alive = _campaign(server, options.seconds, options.requests, report)
         report.figure("serving.alive", [alive], "", goal=1, better="higher")
         if not alive:
-            report.note(f"the server has ended, or answers no more: {server.log()[-_LOG_TAIL:]}")
+            report.note(f"the log of the server ends with: {server.log()[-_LOG_TAIL:]}")
         report.figure("serving.tracebacks", [server.log().count("Traceback")], "", goal=0)
     report.figure("serving.seconds", [time.monotonic() - begun], "s")
     return report.exit_status()
 
 
 def _campaign(server: Server, seconds: float, requests: int, report: Report) -> bool:
-    """Run all parts in sequence; return whether the server is alive at the end."""
+    """Run all parts in sequence; return whether the server has completed all requests."""
     try:
         baseline = Baseline(server, prompts())
         mixed(server, baseline, seconds, report)
         counted(server, baseline, seconds / 5, report)
         growth(server, baseline, requests, report)
-    except urllib.error.URLError:
+    except (urllib.error.URLError, ClusterError) as error:
+        report.note(str(error))
         return False
     return True
 

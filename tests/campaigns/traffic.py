@@ -188,12 +188,21 @@ def drive(
     with ThreadPoolExecutor(CLIENTS) as pool:
         for tally in pool.map(one, range(first, first + CLIENTS)):
             total.add(tally)
+    return total
+
+
+def await_end(server: Server) -> None:
+    """Wait until the server has no request in flight, so that its counters are complete.
+
+    Raises:
+        URLError: the server has ended.
+        ClusterError: a request is still in flight after a minute.
+    """
     until(
         lambda: server.metric("specdec_requests_in_flight") == 0,
         60,
         lambda: f"{server.metric('specdec_requests_in_flight')} answers are still in flight",
     )
-    return total
 
 
 def for_seconds(seconds: float) -> Callable[[int], bool]:
