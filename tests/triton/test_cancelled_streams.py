@@ -1,0 +1,65 @@
+"""A fault of this tritonserver: a cancelled stream can crash it, or block all of its streams."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.processes import until
+from specdec.triton.repository import RepositoryPlan, render
+from support.triton_client import RefusedError, stream
+from support.triton_server import Server
+
+pytestmark = pytest.mark.when_changed("servers")
+
+_CLIENTS = 8
+_BLOCKED_SECONDS, _SECONDS = 15.0, 120.0
+_FIXED = (
+    "cancelled streams neither crash nor block this tritonserver: its faults are fixed. Remove "
+    "this test, and correct docs/troubleshooting.md and docs/security.md"
+)
+
+
+class Clients:
+    """Clients that cancel each stream after its first response, until the server ends."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._last_response = time.monotonic()
+        for _ in range(_CLIENTS):
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def blocked(self) -> bool:
+        """Return whether no client has received a response for some time."""
+        return time.monotonic() - self._last_response > _BLOCKED_SECONDS
+
+    def _run(self) -> None:
+        values = {"text_input": "def f(", "max_tokens": 48, "stream": True, "end_id": -1}
+        while self._server.status() is None:
+            try:
+                with stream(self._server.url, "tensorrt_llm_bls", **values) as parts:
+                    next(iter(parts))
+                    self._last_response = time.monotonic()
+                    parts.cancel()
+            except (RefusedError, queue.Empty):
+                return
+
+
+def test_cancelled_streams_crash_or_block_this_release_of_triton(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+) -> None:
+    """This test fails with the first fixed tritonserver; then update the documentation.
+
+    Triton's own test variable delays its responses by some milliseconds. Without this delay, it
+    takes thousands of cancelled streams.
+    """
+    delay = {"TRITONSERVER_DELAY_GRPC_RESPONSE": "20"}
+    with Server(executable, render(draft_target_plan), tmp_path, env=delay) as server:
+        clients = Clients(server)
+        until(lambda: server.status() is not None or clients.blocked(), _SECONDS, lambda: _FIXED)
+        assert server.status() in (None, -signal.SIGSEGV, -signal.SIGABRT)
