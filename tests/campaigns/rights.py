@@ -8,6 +8,7 @@ succeed. Without a permission it must fail, because the API server refuses that 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from contextlib import suppress
@@ -31,7 +32,7 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
         with toured(live, plane, folder, mode, taken=right):
             return ""
     except (AssertionError, ClusterError) as error:
-        return " ".join(str(error).split())[:300] or type(error).__name__
+        return " ".join(str(error).split())[:600] or type(error).__name__
     finally:
         until(lambda: _clear(plane, folder.name), f"an end of the pods of {folder.name}", 120)
 
@@ -52,7 +53,12 @@ def _clear(plane: ControlPlane, namespace: str) -> bool:
 
 def refused(right: Right, error: str) -> bool:
     """Return whether the error is the refusal of this permission, not another failure."""
-    return f"{right}:" in error or (right == OWNING and UNOWNED in error)
+    # Without some permissions the operator ends when it starts. Its log, which is JSON, then has
+    # the message of the API server.
+    target = f'resource "{right.resource}" in API group "{right.group}"'
+    rejected = f"cannot {right.verb} {json.dumps(target)[1:-1]}"
+    named = f"{right}:" in error or rejected in error
+    return named or (right == OWNING and UNOWNED in error)
 
 
 def chosen(helm: Helm, mode: str, only: str, after: str) -> list[Right]:
