@@ -15,8 +15,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 
 import grpc
@@ -42,6 +44,9 @@ _KV_TOKENS = 2048
 _LONGEST = 6
 # The server's limit for a prompt before encoding, for checkpoints with short tokens.
 _PROMPT_BYTES = 65_536
+# Nearly the longest prompt that either of two threads of the BLS encodes; a third has the longer.
+_SHORT_PROMPT_BYTES = 32_000
+_SHORT_PROMPTS = 8
 _MODELS = ("tensorrt_llm_bls", "ensemble")
 _SECONDS = 60.0
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -173,13 +178,21 @@ class _Client:
         return text([ask_once(self._server.url, model, **request)])
 
     def fill_caches(self) -> None:
-        """Fill every engine's cache with long answers, and have the longest prompts encoded."""
+        """Fill every engine's cache with long answers, and have long prompts encoded.
+
+        A thread that has encoded a long prompt keeps its memory.
+        """
         for _ in range(_LONGEST):
             self.good(max_tokens=10_000, end_id=-1)
         for model in _MODELS:
-            # The server encodes the prompt, then refuses it for its number of tokens.
-            with suppress(RefusedError):
-                self._ask(model, text_input="a " * (_PROMPT_BYTES // 2))
+            self._encode(model, _PROMPT_BYTES)
+            with ThreadPoolExecutor(_SHORT_PROMPTS) as pool:
+                list(pool.map(self._encode, [model] * _SHORT_PROMPTS, repeat(_SHORT_PROMPT_BYTES)))
+
+    def _encode(self, model: str, size: int) -> None:
+        # The server encodes the prompt, then refuses it for its number of tokens.
+        with suppress(RefusedError):
+            self._ask(model, text_input="x" * size)
 
     def alive(self) -> bool:
         """Return whether the server reports that it is live."""
