@@ -44,7 +44,7 @@ _KV_TOKENS = 2048
 _LONGEST = 6
 # The server's limit for a prompt before encoding, for checkpoints with short tokens.
 _PROMPT_BYTES = 65_536
-# Nearly the longest prompt that either of two threads of the BLS encodes; a third has the longer.
+# The BLS encodes prompts of up to 32 KiB on two threads, and longer ones on a third.
 _SHORT_PROMPT_BYTES = 32_000
 _SHORT_PROMPTS = 8
 _MODELS = ("tensorrt_llm_bls", "ensemble")

@@ -62,4 +62,5 @@ def test_cancelled_streams_crash_or_block_this_release_of_triton(
     with Server(executable, render(draft_target_plan), tmp_path, env=delay) as server:
         clients = Clients(server)
         until(lambda: server.status() is not None or clients.blocked(), _SECONDS, lambda: _FIXED)
-        assert server.status() in (None, -signal.SIGSEGV, -signal.SIGABRT)
+        crashed = server.status() in (-signal.SIGSEGV, -signal.SIGABRT)
+        assert crashed or server.metric("specdec_requests_in_flight") > 0
