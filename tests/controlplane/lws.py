@@ -12,8 +12,9 @@ import yaml
 
 from cluster import ClusterError, ControlPlane, binaries
 from cluster.progress import report
-from controlplane.operating import Object, free_port, until
+from controlplane.operating import Object, until
 from specdec.api import names
+from support.ports import reserved
 
 CRD = "leaderworkersets.leaderworkerset.x-k8s.io"
 MODULE = "sigs.k8s.io/lws"
@@ -33,24 +34,26 @@ def definition() -> Path:
 def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
     """Install the CRD, start the manager and install its webhooks; remove them all at the end."""
     binaries.ensure(["lws", "keys"], report)
-    port, health = free_port(), free_port()
-    authority = _keys(folder)
-    plane.kubectl("apply", "--server-side", "-f", str(definition()))
-    until(lambda: _served(plane), "a served LeaderWorkerSet")
-    hooks = list(_webhooks(port, authority))
-    process = _start(plane, folder, port, health)
-    try:
-        until(lambda: _listens(process, port), lambda: (folder / "lws.log").read_text()[-2000:])
-        plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(hooks))
-        yield
-    finally:
-        for hook in hooks:
-            argv = ("delete", hook["kind"], hook["metadata"]["name"], "--ignore-not-found")
-            plane.kubectl(*argv)
-        plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
-        until(lambda: not _served(plane), "a LeaderWorkerSet that is not served")
-        process.terminate()
-        process.wait(timeout=40)
+    with reserved(2) as (port, health):
+        authority = _keys(folder)
+        plane.kubectl("apply", "--server-side", "-f", str(definition()))
+        until(lambda: _served(plane), "a served LeaderWorkerSet")
+        hooks = list(_webhooks(port, authority))
+        process = _start(plane, folder, port, health)
+        try:
+            until(
+                lambda: _listens(process, port), lambda: (folder / "lws.log").read_text()[-2000:]
+            )
+            plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(hooks))
+            yield
+        finally:
+            for hook in hooks:
+                argv = ("delete", hook["kind"], hook["metadata"]["name"], "--ignore-not-found")
+                plane.kubectl(*argv)
+            plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
+            until(lambda: not _served(plane), "a LeaderWorkerSet that is not served")
+            process.terminate()
+            process.wait(timeout=40)
 
 
 def _keys(folder: Path) -> str:

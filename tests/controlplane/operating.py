@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +18,7 @@ from cluster import ClusterError, ControlPlane, processes
 from controlplane.metrics import total
 from controlplane.reading import Reader
 from specdec.api import names
+from support.ports import reserved
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -50,12 +50,6 @@ def until(
     return values[-1]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Operator:
     """The operator as a process (`kopf run`) with a kubeconfig; tests read its metrics."""
 
@@ -71,10 +65,15 @@ class Operator:
         self._kubeconfig = kubeconfig
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
+        self._reserved = contextlib.ExitStack()
         self._health = self._metrics = 0
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(
@@ -86,7 +85,7 @@ class Operator:
         self.stop()
 
     def start(self) -> None:
-        self._health, self._metrics = free_port(), free_port()
+        self._health, self._metrics = self._reserved.enter_context(reserved(2))
         argv = [
             *(sys.executable, "-m", "kopf", "run", "--standalone", *self._scope),
             *("--log-format=json", f"--liveness=http://127.0.0.1:{self._health}/healthz"),
@@ -125,6 +124,7 @@ class Operator:
         """Wait until the operator has ended; return its exit status."""
         assert self._process is not None
         process, self._process = self._process, None
+        self._reserved.close()
         return process.wait(timeout=40)
 
     @property

@@ -20,9 +20,10 @@ from typing_extensions import override
 from cluster import binaries
 from cluster.handle import Cluster
 from cluster.progress import report
-from controlplane.operating import free_port, until
+from controlplane.operating import until
 from specdec.openai.load import Load
 from specdec.openai.metrics import Metrics
+from support.ports import reserved
 
 MODULE = "sigs.k8s.io/gateway-api-inference-extension"
 _PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
@@ -125,22 +126,22 @@ def running(
 ) -> Iterator[Picker]:
     """Start the picker for a pool of the namespace; yield its client once it picks a pod."""
     binaries.ensure(["epp"], report)
-    port = free_port()
-    argv = [str(binaries.path("epp")), f"--pool-name={pool}", f"--pool-namespace={namespace}"]
-    argv += [f"--grpc-port={port}", f"--grpc-health-port={free_port()}", "--metrics-port=0"]
-    argv += [f"--config-file={config}", "--secure-serving=false", "--metrics-endpoint-auth=false"]
-    argv += ["--tracing=false", "--enable-pprof=false"]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-    with log.open("wb") as output:
-        process = subprocess.Popen(argv, env=environment, stdout=output, stderr=output)
-    picker = Picker(port)
-    try:
-        until(lambda: _answers(process, picker), lambda: log.read_text()[-2000:], 60)
-        yield picker
-    finally:
-        picker.close()
-        process.terminate()
-        process.wait(timeout=40)
+    with reserved(2) as (port, health):
+        argv = [str(binaries.path("epp")), f"--pool-name={pool}", f"--pool-namespace={namespace}"]
+        argv += [f"--grpc-port={port}", f"--grpc-health-port={health}", "--metrics-port=0"]
+        argv += [f"--config-file={config}", "--secure-serving=false", "--tracing=false"]
+        argv += ["--metrics-endpoint-auth=false", "--enable-pprof=false"]
+        environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+        with log.open("wb") as output:
+            process = subprocess.Popen(argv, env=environment, stdout=output, stderr=output)
+        picker = Picker(port)
+        try:
+            until(lambda: _answers(process, picker), lambda: log.read_text()[-2000:], 60)
+            yield picker
+        finally:
+            picker.close()
+            process.terminate()
+            process.wait(timeout=40)
 
 
 def _answers(process: subprocess.Popen[bytes], picker: Picker) -> bool:

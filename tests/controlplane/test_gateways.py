@@ -9,8 +9,9 @@ import yaml
 
 from cluster import ClusterError, ControlPlane
 from controlplane import definitions
-from controlplane.operating import free_port, until
+from controlplane.operating import until
 from controlplane.picker import Picker, Replica, pool_definitions, running
+from support.ports import reserved
 
 pytestmark = pytest.mark.controlplane
 
@@ -60,9 +61,14 @@ def test_api_server_rejects_a_wrong_pool(
 
 
 @pytest.fixture(scope="module")
-def replicas(plane: ControlPlane) -> Iterator[tuple[Replica, Replica, int]]:
-    """Create two ready pods of the sample; yield their endpoints and the port of both."""
-    port = free_port()
+def port() -> Iterator[int]:
+    with reserved(1) as (port,):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def replicas(plane: ControlPlane, port: int) -> Iterator[tuple[Replica, Replica]]:
+    """Create two ready pods of the sample; yield their endpoints, which share the port."""
     labels = pool_and_route()[0]["spec"]["selector"]["matchLabels"]
     made = (Replica("127.0.0.2", port), Replica("127.0.0.3", port))
     for number, replica in enumerate(made):
@@ -83,7 +89,7 @@ def replicas(plane: ControlPlane) -> Iterator[tuple[Replica, Replica, int]]:
         patch = yaml.safe_dump({"status": status})
         argv = ("patch", "pod", name, "-n", "default")
         plane.kubectl(*argv, "--subresource=status", "--type=merge", "-p", patch)
-    yield *made, port
+    yield made
     plane.kubectl("delete", "pod", "-n", "default", "--all", "--force", "--grace-period=0")
     for replica in made:
         replica.close()
@@ -92,12 +98,13 @@ def replicas(plane: ControlPlane) -> Iterator[tuple[Replica, Replica, int]]:
 @pytest.fixture(scope="module")
 def picker(
     plane: ControlPlane,
-    replicas: tuple[Replica, Replica, int],
+    replicas: tuple[Replica, Replica],
+    port: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Picker]:
     """Run the picker with the published pool and configuration, on the port of the replicas."""
     pool = pool_and_route()[0]
-    pool["spec"]["targetPorts"] = [{"number": replicas[2]}]
+    pool["spec"]["targetPorts"] = [{"number": port}]
     apply(plane, pool)
     log = tmp_path_factory.mktemp("picker") / "epp.log"
     name = pool["metadata"]["name"]
@@ -120,12 +127,13 @@ def picker(
 @pytest.mark.parametrize("first_is_busy", [True, False])
 def test_picker_routes_to_the_replica_with_the_least_load(
     picker: Picker,
-    replicas: tuple[Replica, Replica, int],
+    replicas: tuple[Replica, Replica],
+    port: int,
     busy: tuple[int, int, float | None],
     idle: tuple[int, int, float | None],
     first_is_busy: bool,
 ) -> None:
-    first, second, port = replicas
+    first, second = replicas
     first.set_load(*(busy if first_is_busy else idle))
     second.set_load(*(idle if first_is_busy else busy))
     expected = f"{(second if first_is_busy else first).address}:{port}"
@@ -139,9 +147,9 @@ def test_picker_routes_to_the_replica_with_the_least_load(
 
 
 def test_picker_uses_both_replicas_with_the_same_load(
-    picker: Picker, replicas: tuple[Replica, Replica, int]
+    picker: Picker, replicas: tuple[Replica, Replica], port: int
 ) -> None:
-    first, second, port = replicas
+    first, second = replicas
     for replica in (first, second):
         replica.set_load(1, 2, 0.5)
     expected = {f"{replica.address}:{port}" for replica in (first, second)}

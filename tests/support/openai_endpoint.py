@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cluster.processes import until
+from support.ports import reserved
 
 MODEL = "tiny"
 _READY_SECONDS = 60.0
@@ -29,9 +30,8 @@ class OpenAIEndpoint:
     """
 
     def __init__(self, grpc_url: str, tokenizer: Path, options: Sequence[str] = ()) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._reserved = ExitStack()
+        (self.port,) = self._reserved.enter_context(reserved(1))
         self._command = [
             *(sys.executable, "-m", "specdec.openai", "--served-model-name", MODEL),
             *("--url", grpc_url, "--host", "127.0.0.1", "--port", str(self.port)),
@@ -97,6 +97,7 @@ class OpenAIEndpoint:
 
     def stop(self) -> None:
         """Stop the process as Kubernetes does."""
+        self._reserved.close()
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)

@@ -22,6 +22,7 @@ from cluster.errors import ClusterError
 from cluster.processes import until
 from specdec.triton import library
 from specdec.triton.launch import CONNECTION_AGE, Tls, server_argv
+from support.ports import reserved
 
 ROOT = Path(__file__).parents[2]
 PAYLOAD = ROOT / "operator" / "specdec" / "payload"
@@ -92,7 +93,9 @@ class Server:
             if file.name == "config.pbtxt" and _NATIVE in text:
                 # The publish Job also copies the library.
                 shutil.copyfile(library.folder() / library.FILE, file.with_name(library.FILE))
-        self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
+        self._reserved = contextlib.ExitStack()
+        ports = self._reserved.enter_context(reserved(3))
+        self.http_port, self.grpc_port, self.metrics_port = ports
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -136,6 +139,9 @@ class Server:
             status = self._process.poll()
         except ClusterError as error:
             raise self._failure(str(error)) from None
+        except BaseException:
+            self.kill()
+            raise
         if status is not None:
             raise self._failure(f"the server ended with {status}")
         return self
@@ -159,6 +165,7 @@ class Server:
         """Stop the server as Kubernetes does, delete its shared memory; return its exit status."""
         process = self._process
         if process is None:
+            self._reserved.close()
             return 0
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -168,6 +175,7 @@ class Server:
             self.kill()
             raise ServerError(f"the server did not end within {_STOP_SECONDS:.0f} s") from None
         self._process = None
+        self._reserved.close()
         for region in self.shared_memory():
             region.unlink(missing_ok=True)
         return status
@@ -244,18 +252,6 @@ def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=30) as reply:
         text: str = reply.read().decode()
         return text
-
-
-def _free_ports(count: int) -> list[int]:
-    # All sockets stay open until the last port is known, so that the ports differ.
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def command_of(process: int) -> bytes:

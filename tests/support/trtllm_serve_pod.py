@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from specdec.desired.trtllm_serve import PORT, PORTS
 from specdec.dry_run.plan import Plan
 from specdec.triton import start
 from support import trtllm_serve
+from support.ports import reserved
 from support.programs import local
 
 SECONDS = 60.0
@@ -44,7 +45,9 @@ class Pod:
         self._release = release
         self.signals, self._volume = folder / "signals", folder / "volume"
         self.state = folder / "health"
-        self._ports = dict(zip((*PORTS.values(), PORT), _free(3), strict=True))
+        self._reserved = ExitStack()
+        ports = self._reserved.enter_context(reserved(3))
+        self._ports = dict(zip((*PORTS.values(), PORT), ports, strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._fill(plan)
 
@@ -78,16 +81,21 @@ class Pod:
         return f"http://127.0.0.1:{self._ports[PORT]}"
 
     def __enter__(self) -> Self:
-        self._start("server", start.server(self.server["command"]), self.server["env"])
-        proxy = [sys.executable, *self.proxy["command"][1:]]
-        self._start("proxy", proxy, self.proxy["env"])
-        until(lambda: self.status("/health/live") == 200, SECONDS, lambda: "no proxy")
+        try:
+            self._start("server", start.server(self.server["command"]), self.server["env"])
+            proxy = [sys.executable, *self.proxy["command"][1:]]
+            self._start("proxy", proxy, self.proxy["env"])
+            until(lambda: self.status("/health/live") == 200, SECONDS, lambda: "no proxy")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes.values():
             process.kill()
             process.wait()
+        self._reserved.close()
 
     def signal(self, *files: str) -> None:
         """Create files that the simulation waits for."""
@@ -168,15 +176,3 @@ class Pod:
 
     def _path(self, path: str) -> Path:
         return self._volume / path.removeprefix(f"{names.VOLUME}/")
-
-
-def _free(count: int) -> list[int]:
-    """Return ports that are free on this machine."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

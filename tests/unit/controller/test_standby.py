@@ -4,7 +4,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,11 +14,18 @@ import pytest
 from prometheus_client import REGISTRY
 from typing_extensions import override
 
-from controlplane.operating import Operator, free_port, until
+from controlplane.operating import Operator, until
 from specdec.cluster import Rejected
 from specdec.controller.leader_election import Lease
 from specdec.controller.standby import hold_lease, single_replica, unique_identity
+from support.ports import reserved
 from unit.controller.fakes import FakeCluster
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved(1) as (port,):
+        yield port
 
 
 def is_leader() -> bool:
@@ -49,8 +56,8 @@ async def wait_until(check: Callable[[], bool], description: str) -> None:
     await asyncio.to_thread(until, check, description)
 
 
-async def test_standby_becomes_active_and_releases_the_lease() -> None:
-    server, port, done = held_by("other"), free_port(), asyncio.Event()
+async def test_standby_becomes_active_and_releases_the_lease(port: int) -> None:
+    server, done = held_by("other"), asyncio.Event()
     spec = server.objects["Lease", "operator"]["spec"]
 
     async def operate() -> None:
@@ -86,8 +93,8 @@ async def test_process_exits_with_one_line_when_the_lease_is_lost(
     ]
 
 
-async def test_forbidden_lease_ends_the_standby() -> None:
-    server, port = FakeCluster(), free_port()
+async def test_forbidden_lease_ends_the_standby(port: int) -> None:
+    server = FakeCluster()
     server.fail["create", "Lease"] = Rejected(403, "Lease operator", "forbidden")
     with pytest.raises(Rejected, match="forbidden"):
         async with hold_lease(candidate(server), port, exit_now=pytest.fail):
