@@ -30,6 +30,7 @@ from bench.client import CHUNK_SECONDS, stamping
 from specdec.client.model_names import BLS, PREPROCESSING
 from support.bench_report import Report
 from support.openai_endpoint import MODEL, OpenAIEndpoint
+from support.processor_time import processor_seconds
 
 STREAMS = 16
 # Pieces of a short and a long answer: the difference of their costs gives that of a piece.
@@ -88,12 +89,6 @@ class Clients:
             pieces += len(stamps)
             tail = (tail + received)[-len(_END) :]
         return first, pieces
-
-
-def processor_seconds(process: int) -> float:
-    """Return the processor time of all threads of a process."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return sum(int((task / "schedstat").read_text("ascii").split()[0]) for task in tasks) / 1e9
 
 
 @contextmanager

@@ -124,8 +124,9 @@ class Operator:
         """Wait until the operator has ended; return its exit status."""
         assert self._process is not None
         process, self._process = self._process, None
+        status = process.wait(timeout=40)
         self._reserved.close()
-        return process.wait(timeout=40)
+        return status
 
     @property
     def pid(self) -> int:

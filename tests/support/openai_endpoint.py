@@ -97,13 +97,13 @@ class OpenAIEndpoint:
 
     def stop(self) -> None:
         """Stop the process as Kubernetes does."""
-        self._reserved.close()
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._reserved.close()
 
     def get(self, path: str) -> str:
         """Return the text of a page."""

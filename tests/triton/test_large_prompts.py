@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,8 @@ from numpy.typing import NDArray
 
 from cluster.processes import until
 from specdec.triton.repository import RepositoryPlan, render
+from support.processor_time import processor_seconds
+from support.server_memory import memory_of
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
@@ -89,14 +90,9 @@ def good_client(server: Server, model: str) -> Iterator[None]:
             running.result(STALL_SECONDS)
 
 
-def processor_seconds(server: Server) -> float:
+def used_seconds(server: Server) -> float:
     """Return the processor time that the server and its models' processes have used."""
-    ticks = 0
-    for process in server.processes():
-        # The name in parentheses may contain spaces; user and system time are fields 14 and 15.
-        fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(map(processor_seconds, server.processes()))
 
 
 def more_answers(client: GoodClient) -> None:
@@ -110,14 +106,14 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
 ) -> None:
     sizes = [MEGABYTE, 10 * MEGABYTE, 50 * MEGABYTE]
     prompts = [prompt(size) for size in sizes]
-    before = processor_seconds(attacked)
+    before = used_seconds(attacked)
     with good_client(attacked, model), ThreadPoolExecutor(len(sizes)) as pool:
         attacks = [pool.submit(refusal, attacked, model, text_input=large) for large in prompts]
         sentences = [attack.result(STALL_SECONDS) for attack in attacks]
     for size, sentence in zip(sizes, sentences, strict=True):
         assert f"text_input has {size} bytes, more than the limit of {LIMIT} " in sentence
         assert "send a shorter prompt" in sentence
-    assert processor_seconds(attacked) < before + REFUSAL_SECONDS
+    assert used_seconds(attacked) < before + REFUSAL_SECONDS
 
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
@@ -125,24 +121,15 @@ def test_long_lists_are_refused_while_others_are_answered(attacked: Server, mode
     """Searching every token for 100 000 items once delayed other requests by a minute."""
     many = [f"word {number}" for number in range(100_000)]
     lists = {"stop_words": many, "bad_words": many, "embedding_bias_words": many}
-    before = processor_seconds(attacked)
+    before = used_seconds(attacked)
     with good_client(attacked, model):
         for name, items in lists.items():
             more = {"embedding_bias_weights": [1.0] * len(many)} if "bias" in name else {}
             sentence = refusal(attacked, model, text_input="a", **{name: items}, **more)
             assert f"{name} has 100000 items, more than the limit of 1024 in a request" in sentence
-    assert processor_seconds(attacked) < before + REFUSAL_SECONDS
+    assert used_seconds(attacked) < before + REFUSAL_SECONDS
     # The server accepts the maximum number of items.
     text(ask(attacked.url, model, text_input="a", max_tokens=50, stop_words=many[:1024]))
-
-
-def resident(server: Server) -> int:
-    """Return the bytes of anonymous memory of the server and its models' processes."""
-    total = 0
-    for process in server.processes():
-        lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-    return 1024 * total
 
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
@@ -155,15 +142,15 @@ def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -
     large = prompt(size)
 
     def left_by_six() -> int:
-        before = resident(attacked)
+        before = memory_of(attacked).memory
         for _ in range(6):
             refusal(attacked, model, text_input=large)
-        return resident(attacked) - before
+        return memory_of(attacked).memory - before
 
     until(
         lambda: left_by_six() < size,
         STALL_SECONDS,
-        lambda: f"{resident(attacked)} bytes are held, and more after each prompt",
+        lambda: f"{memory_of(attacked).memory} bytes are held, and more after each prompt",
     )
 
 
