@@ -159,6 +159,10 @@ class Server:
         for process in reversed(self.processes()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        if self._process is not None:
+            # The models of a crashed server are no longer below it, but still in its group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self.stop()
 
     def stop(self) -> int:

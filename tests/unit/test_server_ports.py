@@ -1,4 +1,4 @@
-"""Servers of the tests get ports that no other program takes, and never outlive a failed start."""
+"""Servers of the tests get ports that no other program takes, and leave no process behind."""
 
 import http.client
 import socket
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.processes import until
 from support.ports import reserved
-from support.triton_server import Server
+from support.triton_server import Server, ServerError, command_of
 
 # Listens on the HTTP port of its arguments, and answers in another protocol.
 FOREIGN = """
@@ -20,6 +21,14 @@ with socket.create_server(("127.0.0.1", port)) as listening:
         with connection:
             connection.recv(65536)
             connection.sendall(b"\\x00\\x00\\x12\\x04\\x00\\n")
+"""
+
+# Crashes after it has started a model.
+CRASHING = """
+import os, subprocess, sys
+model = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print("model", model.pid, flush=True)
+os.abort()
 """
 
 
@@ -61,3 +70,13 @@ def test_server_is_killed_when_something_else_answers_on_its_port(tmp_path: Path
     with pytest.raises(http.client.BadStatusLine), server:
         pass
     assert server.processes() == []
+
+
+def test_models_of_a_crashed_server_are_killed(tmp_path: Path) -> None:
+    program = tmp_path / "crashing.py"
+    program.write_text(CRASHING)
+    server = Server(program, {}, tmp_path, within=[sys.executable])
+    with pytest.raises(ServerError, match="the server ended with -6"), server:
+        pass
+    model = int(server.log().split()[1])
+    until(lambda: not command_of(model), 30, lambda: f"process {model} still runs")
