@@ -12,7 +12,7 @@ import yaml
 
 from cluster import ClusterError, ControlPlane, binaries
 from cluster.progress import report
-from controlplane.operating import Object, until
+from controlplane.operating import DEADLINE_SECONDS, Object, until
 from specdec.api import names
 from support.ports import reserved
 
@@ -53,7 +53,7 @@ def manager(plane: ControlPlane, folder: Path) -> Iterator[None]:
             plane.kubectl("delete", "crd", CRD, "--ignore-not-found")
             until(lambda: not _served(plane), "a LeaderWorkerSet that is not served")
             process.terminate()
-            process.wait(timeout=40)
+            process.wait(timeout=DEADLINE_SECONDS)
 
 
 def _keys(folder: Path) -> str:

@@ -124,7 +124,7 @@ class Operator:
         """Wait until the operator has ended; return its exit status."""
         assert self._process is not None
         process, self._process = self._process, None
-        status = process.wait(timeout=40)
+        status = process.wait(timeout=DEADLINE_SECONDS)
         self._reserved.close()
         return status
 

@@ -20,7 +20,7 @@ from typing_extensions import override
 from cluster import binaries
 from cluster.handle import Cluster
 from cluster.progress import report
-from controlplane.operating import until
+from controlplane.operating import DEADLINE_SECONDS, until
 from specdec.openai.load import Load
 from specdec.openai.metrics import Metrics
 from support.ports import reserved
@@ -141,7 +141,7 @@ def running(
         finally:
             picker.close()
             process.terminate()
-            process.wait(timeout=40)
+            process.wait(timeout=DEADLINE_SECONDS)
 
 
 def _answers(process: subprocess.Popen[bytes], picker: Picker) -> bool:

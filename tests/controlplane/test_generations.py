@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.handle import kubectl
-from controlplane.operating import Lab, until
+from controlplane.operating import DEADLINE_SECONDS, Lab, until
 from controlplane.pipeline import at_rest, serve
 
 pytestmark = pytest.mark.controlplane
@@ -30,7 +30,7 @@ def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     until(lambda: file.read_text().strip(), "the present state")
     yield file
     watch.terminate()
-    watch.wait(timeout=40)
+    watch.wait(timeout=DEADLINE_SECONDS)
 
 
 def test_ready_waits_for_pods_of_its_generation(lab: Lab, watched: Path) -> None:

@@ -36,8 +36,6 @@ CHILD_DELAY = 0.1
 RESYNC_RETRY_SECONDS = 15.0
 DEFINITION_ATTEMPTS = 60
 STOP_GRACE = 15.0
-# The pause after a watch check is at least this many times as long as the check itself.
-WATCH_CHECK_PAUSE_FACTOR = 20.0
 
 
 class Runtime:
@@ -174,8 +172,8 @@ class Runtime:
                 # A defect of the check must not make the probe restart a working operator.
                 logger.exception("the watch check raised an exception")
             duration = _now() - started
-            pause = max(self.settings.watch_check_seconds, WATCH_CHECK_PAUSE_FACTOR * duration)
-            await asyncio.sleep(pause)
+            relative = self.settings.watch_check_pause_factor * duration
+            await asyncio.sleep(max(self.settings.watch_check_seconds, relative))
 
     async def _compare_with_events(
         self, cluster: Cluster, queue: WorkQueue, started: float

@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     """Interval at which every resource is reconciled without an event, plus or minus 10 %."""
     watch_check_seconds: float = Field(default=60, ge=1)
     """Shortest interval at which live objects are compared with the events of the watches."""
+    watch_check_pause_factor: float = Field(default=20, ge=0)
+    """The pause after a comparison, as a multiple of its duration, if the interval is shorter."""
 
     lease: str = Field(default="", pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$")
     """`namespace/name` of the Lease for leader election; empty for a single replica."""
