@@ -28,7 +28,7 @@ WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
 # After this time a test fails. An expected state may take more than a minute: the garbage
 # collector discovers new kinds every 30 s, and the test lanes share two processors.
-DEADLINE_SECONDS = 240.0
+DEADLINE_SECONDS = 480.0
 
 
 def until(

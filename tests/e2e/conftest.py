@@ -20,6 +20,8 @@ from e2e.released import Release, line, release
 from e2e.world import DEADLINE_SECONDS, World, model
 
 NAME = "specdec-e2e"
+# kubectl and helm have the same option.
+LIMIT = f"--timeout={DEADLINE_SECONDS:.0f}s"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
 
 
@@ -58,12 +60,12 @@ def install(node: Node, kubectl: Kubectl) -> None:
         helm = line("helm", "install", has="oci://")
         if kept is not None:
             helm[1] = "upgrade"
-        run(helm, "--timeout=180s")
+        run(helm, LIMIT)
     if kept is not None:
         # The tag does not change with the image, so only a restart uses the new image.
         kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
         rolled_out(kubectl)
-    Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, "--timeout=120s")
+    Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, LIMIT)
 
 
 def by_kustomize(run: Release, kubectl: Kubectl) -> None:
@@ -71,13 +73,13 @@ def by_kustomize(run: Release, kubectl: Kubectl) -> None:
     apply = line("kubectl", "apply", has="manifests/install?")
     run(apply)
     rolled_out(kubectl)
-    run(["kubectl", "delete", "-k", apply[-1], "--timeout=120s"])
+    run(["kubectl", "delete", "-k", apply[-1], LIMIT])
 
 
 def rolled_out(kubectl: Kubectl) -> None:
     """Wait until the operator is available."""
     status = ("rollout", "status", f"deployment/{RELEASE}", "-n", NAMESPACE)
-    kubectl(*status, "--timeout=120s", timeout=130)
+    kubectl(*status, LIMIT, timeout=DEADLINE_SECONDS + 10)
 
 
 @pytest.fixture(scope="package")

@@ -1,10 +1,8 @@
 """Services and builds recover from killed processes, and never use unfinished artifacts."""
 
-from typing import Any
-
 import pytest
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, model
+from e2e.world import DEADLINE_SECONDS, SHARED, World, with_length
 
 
 def kill(world: World, *what: str) -> None:
@@ -12,18 +10,11 @@ def kill(world: World, *what: str) -> None:
     world.kubectl("delete", "pod", *what, "--grace-period=0", "--force", "--ignore-not-found")
 
 
-def fresh(name: str, length: int) -> dict[str, Any]:
-    """Return a resource without built engines: its length in tokens makes the keys unique."""
-    body = model(name, target={"limits": {"maxSeqLen": length}})
-    body["spec"]["speculation"]["draftTarget"]["draft"]["limits"]["maxSeqLen"] = length
-    return body
-
-
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
     length = {"Pending": 233, "Running": 234}[phase]
     with world.watched(SHARED) as unfinished:
-        name = world.apply(fresh(f"build-{phase.lower()}", length))
+        name = world.apply(with_length(f"build-{phase.lower()}", length))
 
         def pods() -> list[str]:
             return [
@@ -38,17 +29,6 @@ def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
         world.ready(name)
     assert unfinished == []
     assert world.text(name, "def f(", max_tokens=8)
-
-
-def test_killed_operator_pod_resumes_the_build(world: World) -> None:
-    with world.watched(SHARED) as unfinished:
-        name = world.apply(fresh("operator", 235))
-        world.wait(lambda: bool(world.build_jobs(name)), DEADLINE_SECONDS, lambda: "no build Job")
-        everything = ("pod", "-n", "specdec-system", "--all", "--grace-period=0", "--force")
-        world.kubectl("delete", *everything)
-        world.ready(name)
-    assert unfinished == []
-    assert len(world.build_jobs(name)) == 2
 
 
 def test_killed_server_pod_is_replaced_with_the_same_engines(world: World, served: str) -> None:

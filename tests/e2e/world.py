@@ -23,7 +23,7 @@ Object = dict[str, Any]
 PAIR = "reference-pair"
 SHARED = "models"
 # Limit for an expected state, which may take minutes beside the other test lanes.
-DEADLINE_SECONDS = 300.0
+DEADLINE_SECONDS = 600.0
 # Merged into `speculation` of `model`, this removes the fields for a draft model.
 NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 
@@ -57,6 +57,13 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
         "metadata": {"name": name},
         "spec": merged(base, spec),
     }
+
+
+def with_length(name: str, length: int) -> Object:
+    """Return the resource with a maximum length in tokens; a new length needs new engines."""
+    draft = {"draft": {"limits": {"maxSeqLen": length}}}
+    target = {"limits": {"maxSeqLen": length}}
+    return model(name, target=target, speculation={"draftTarget": draft})
 
 
 def source(path: str) -> Object:

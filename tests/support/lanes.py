@@ -20,6 +20,7 @@ _SECOND = tuple(
         "certify",
         "install",
         "openai",
+        "operator_restart",
         "page_commands",
         "prune",
         "pytorch",

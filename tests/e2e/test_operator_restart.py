@@ -1,0 +1,20 @@
+"""The operator resumes its work after a crash.
+
+Commands of guides, such as `specdec check`, fail without an operator. So this file shares a lane
+with the files that run them.
+"""
+
+from e2e.conftest import rolled_out
+from e2e.world import DEADLINE_SECONDS, SHARED, World, with_length
+
+
+def test_killed_operator_pod_resumes_the_build(world: World) -> None:
+    with world.watched(SHARED) as unfinished:
+        name = world.apply(with_length("operator", 235))
+        world.wait(lambda: bool(world.build_jobs(name)), DEADLINE_SECONDS, lambda: "no build Job")
+        everything = ("pod", "-n", "specdec-system", "--all", "--grace-period=0", "--force")
+        world.kubectl("delete", *everything)
+        world.ready(name)
+    assert unfinished == []
+    assert len(world.build_jobs(name)) == 2
+    rolled_out(world.kubectl)
