@@ -23,8 +23,6 @@ _SECOND = tuple(
         "operator_restart",
         "page_commands",
         "prune",
-        "pytorch",
-        "readiness",
         "sidecars",
     )
 )
