@@ -17,11 +17,9 @@ from e2e.early import EarlyResources
 from e2e.node import up
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
-from e2e.world import DEADLINE_SECONDS, World, model
+from e2e.world import DEADLINE_SECONDS, TIMEOUT, World, model
 
 NAME = "specdec-e2e"
-# kubectl and helm have the same option.
-LIMIT = f"--timeout={DEADLINE_SECONDS:.0f}s"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
 
 
@@ -60,12 +58,12 @@ def install(node: Node, kubectl: Kubectl) -> None:
         helm = line("helm", "install", has="oci://")
         if kept is not None:
             helm[1] = "upgrade"
-        run(helm, LIMIT)
+        run(helm, TIMEOUT)
     if kept is not None:
         # The tag does not change with the image, so only a restart uses the new image.
         kubectl("rollout", "restart", f"deployment/{RELEASE}", *place)
         rolled_out(kubectl)
-    Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, LIMIT)
+    Helm(node.state.folder / "helm", node.kubeconfig)("test", RELEASE, *place, TIMEOUT)
 
 
 def by_kustomize(run: Release, kubectl: Kubectl) -> None:
@@ -73,13 +71,13 @@ def by_kustomize(run: Release, kubectl: Kubectl) -> None:
     apply = line("kubectl", "apply", has="manifests/install?")
     run(apply)
     rolled_out(kubectl)
-    run(["kubectl", "delete", "-k", apply[-1], LIMIT])
+    run(["kubectl", "delete", "-k", apply[-1], TIMEOUT])
 
 
 def rolled_out(kubectl: Kubectl) -> None:
     """Wait until the operator is available."""
     status = ("rollout", "status", f"deployment/{RELEASE}", "-n", NAMESPACE)
-    kubectl(*status, LIMIT, timeout=DEADLINE_SECONDS + 10)
+    kubectl(*status, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
 
 
 @pytest.fixture(scope="package")

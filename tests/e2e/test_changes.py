@@ -1,10 +1,8 @@
 """Changes of a served resource: what the operator builds, and which revision serves."""
 
-from typing import Any
-
 import pytest
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, model
+from e2e.world import DEADLINE_SECONDS, SHARED, World, length_limit, model
 
 
 def owners(world: World, job: str) -> set[str]:
@@ -13,18 +11,9 @@ def owners(world: World, job: str) -> set[str]:
     return {owner["name"] for owner in live["metadata"]["ownerReferences"]}
 
 
-def both(length: int) -> dict[str, Any]:
-    """Return a spec with this sequence limit for target and draft, which needs new engines."""
-    limits = {"maxSeqLen": length}
-    return {
-        "target": {"limits": limits},
-        "speculation": {"draftTarget": {"draft": {"limits": limits}}},
-    }
-
-
-EQUAL = [model(name, **both(236)) for name in ("one", "two")]
+EQUAL = [model(name, **length_limit(236)) for name in ("one", "two")]
 GROWN = model("grown")
-DELETED = model("deleted", **both(238))
+DELETED = model("deleted", **length_limit(238))
 
 
 @pytest.mark.early(*EQUAL)
@@ -53,7 +42,7 @@ def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     name = world.apply(GROWN)
     first = world.ready(name)
     with world.probed(name) as failures, world.watched(SHARED) as unfinished:
-        world.patch(name, both(237))
+        world.patch(name, length_limit(237))
         second = world.ready(name)
     assert failures == []
     assert unfinished == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, with_length
+from e2e.world import DEADLINE_SECONDS, SHARED, World, length_limit, model
 
 
 def kill(world: World, *what: str) -> None:
@@ -14,7 +14,7 @@ def kill(world: World, *what: str) -> None:
 def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
     length = {"Pending": 233, "Running": 234}[phase]
     with world.watched(SHARED) as unfinished:
-        name = world.apply(with_length(f"build-{phase.lower()}", length))
+        name = world.apply(model(f"build-{phase.lower()}", **length_limit(length)))
 
         def pods() -> list[str]:
             return [

@@ -11,7 +11,7 @@ import yaml
 from demo.errors import DemoError
 from demo.progress import why_not
 from e2e.printed import as_printed, first_line
-from e2e.world import DEADLINE_SECONDS, World
+from e2e.world import DEADLINE_SECONDS, TIMEOUT, World
 from support.quickstarts import ON_THE_NODE, ROOT, all_run_by
 
 NAME, NAMESPACE = "code-assistant", "models"
@@ -57,7 +57,7 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def wait(world: World, subject: str, condition: str) -> None:
     """Wait with kubectl, as a reader does."""
-    limits = (f"--for=condition={condition}", f"--timeout={DEADLINE_SECONDS:.0f}s")
+    limits = (f"--for=condition={condition}", TIMEOUT)
     world.kubectl("wait", subject, *PLACE, *limits, timeout=DEADLINE_SECONDS + 10)
 
 

@@ -24,6 +24,8 @@ PAIR = "reference-pair"
 SHARED = "models"
 # Limit for an expected state, which may take minutes beside the other test lanes.
 DEADLINE_SECONDS = 600.0
+# The same limit as an option of kubectl and helm.
+TIMEOUT = f"--timeout={DEADLINE_SECONDS:.0f}s"
 # Merged into `speculation` of `model`, this removes the fields for a draft model.
 NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 
@@ -59,11 +61,13 @@ def model(name: str, claim: str | None = SHARED, **spec: Any) -> Object:
     }
 
 
-def with_length(name: str, length: int) -> Object:
-    """Return the resource with a maximum length in tokens; a new length needs new engines."""
-    draft = {"draft": {"limits": {"maxSeqLen": length}}}
-    target = {"limits": {"maxSeqLen": length}}
-    return model(name, target=target, speculation={"draftTarget": draft})
+def length_limit(tokens: int) -> Object:
+    """Return a spec with this sequence limit for target and draft, which needs new engines."""
+    limits = {"maxSeqLen": tokens}
+    return {
+        "target": {"limits": limits},
+        "speculation": {"draftTarget": {"draft": {"limits": limits}}},
+    }
 
 
 def source(path: str) -> Object:

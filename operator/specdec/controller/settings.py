@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     watch_check_seconds: float = Field(default=60, ge=1)
     """Shortest interval at which live objects are compared with the events of the watches."""
     watch_check_pause_factor: float = Field(default=20, ge=0)
-    """The pause after a comparison, as a multiple of its duration, if the interval is shorter."""
+    """Shortest pause after such a comparison, as a multiple of its duration."""
 
     lease: str = Field(default="", pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$")
     """`namespace/name` of the Lease for leader election; empty for a single replica."""
