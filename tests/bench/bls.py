@@ -152,7 +152,6 @@ def memory(report: Report, pair: Pair) -> None:
         ]
         until(
             lambda: server.metric("specdec_requests_in_flight") >= 64,
-            30,
             lambda: "64 requests never were in flight",
         )
         report.figure("bls.resident_mb_at_64", [(resident(server) - idle) / 1e6], "MB", goal=120.0)

@@ -28,7 +28,6 @@ SECRET = f"{NAME}-tls"
 REPLICAS = 2
 # Seconds, instead of ten minutes. The kubelet needs further time to update the files.
 RESYNC = 15
-SECONDS = 420.0
 
 
 def give(world: World, made: Certificates) -> None:
@@ -79,9 +78,9 @@ def one(world: World, folder: Path, report: Report) -> None:
 
     with connecting(address) as seen:
         give(world, made)
-        world.wait(replaced, SECONDS, lambda: f"the pods of {NAME} are not replaced")
-        world.left(NAME, REPLICAS, SECONDS)
-        world.ready(NAME, SECONDS)
+        world.wait(replaced, lambda: f"the pods of {NAME} are not replaced")
+        world.left(NAME, REPLICAS)
+        world.ready(NAME)
     failures = [failure for failure in seen if failure]
     report.figure("renewal.seconds", [time.monotonic() - begun], "s")
     report.figure("renewal.connections", [len(seen)], "connections")
@@ -105,7 +104,7 @@ def main() -> int:
         (Path(name) / "first").mkdir()
         give(world, make(Path(name) / "first"))
         world.apply(model(NAME, serving={"replicas": REPLICAS, "tls": {"secretName": SECRET}}))
-        world.ready(NAME, SECONDS)
+        world.ready(NAME)
         for number in range(options.rounds):
             one(world, Path(name) / str(number), report)
     return report.exit_status()

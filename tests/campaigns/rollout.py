@@ -81,7 +81,6 @@ def _uids(world: World) -> set[str]:
 def _replaced(world: World, before: set[str]) -> None:
     world.wait(
         lambda: len(_uids(world) - before) == REPLICAS,
-        240,
         lambda: f"the pods of {NAME} are not replaced",
     )
     world.left(NAME, REPLICAS)

@@ -26,7 +26,6 @@ CHANGES = 100
 # Odd, so that a burst ends with a different number of replicas than it started with.
 BURST = 25
 MOST = 2
-_SETTLES = 240
 SCALING: Object = {
     "minReplicas": 1,
     "maxReplicas": MOST,
@@ -67,8 +66,8 @@ def settled(world: World, name: str, replicas: int) -> None:
         current: bool = status["observedGeneration"] == body["metadata"]["generation"]
         return current and counted | {status.get("readyReplicas", 0)} == {replicas}
 
-    world.wait(there, _SETTLES, lambda: f"{name} does not come to {replicas} replicas")
-    world.left(name, replicas, _SETTLES)
+    world.wait(there, lambda: f"{name} does not come to {replicas} replicas")
+    world.left(name, replicas)
 
 
 def beyond(world: World, name: str) -> None:
@@ -76,7 +75,6 @@ def beyond(world: World, name: str) -> None:
     scale(world, name, MOST + 1)
     world.wait(
         lambda: world.get(name)["spec"]["serving"]["replicas"] == MOST,
-        _SETTLES,
         lambda: f"the autoscaler leaves {name} at {MOST + 1} replicas",
     )
 

@@ -11,12 +11,13 @@ import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, environment, scope
 from cluster import ControlPlane
+from cluster.processes import TIMEOUT
 from controlplane.operating import ACCOUNT, Object, Operator, until
 
 pytestmark = pytest.mark.controlplane
 
 # Lease duration: a busy machine still renews in time, and the test does not wait long.
-SECONDS = 12
+SECONDS = 30
 HERE = ("--namespace", NAMESPACE)
 VALUES = {"leaderElection": {"enabled": True, "seconds": SECONDS}}
 
@@ -28,7 +29,7 @@ def release(live: Helm, plane: ControlPlane) -> Iterator[Helm]:
     yield live
     plane.kubectl("delete", "specm", "--all", "-n", "team-a")
     plane.kubectl("delete", "lease", RELEASE, *HERE, "--ignore-not-found")
-    live("uninstall", RELEASE, *HERE, "--wait", "--timeout=120s")
+    live("uninstall", RELEASE, *HERE, "--wait", TIMEOUT)
 
 
 def lease(plane: ControlPlane) -> Object:

@@ -9,6 +9,7 @@ import yaml
 
 from chart.helm import CHART, NAMESPACE, RELEASE, Helm, Object, environment, scope
 from cluster import ClusterError, ControlPlane
+from cluster.processes import TIMEOUT
 from controlplane import definitions, lws
 from controlplane.audit import Log, Right, granted, without
 from controlplane.operating import ACCOUNT, Lab, Operator, until
@@ -17,7 +18,7 @@ from controlplane.tour import Tour, resource
 USER = f"system:serviceaccount:{':'.join(ACCOUNT)}"
 HERE = ("--namespace", NAMESPACE)
 LABEL = ("--selector", "app.kubernetes.io/name=specdec-operator")
-WAIT = ("--wait", "--timeout=120s")
+WAIT = ("--wait", TIMEOUT)
 MODES = ("everywhere", "one-namespace")
 # A cluster-wide operator reconciles this namespace too; an operator of another namespace does not.
 ELSEWHERE = "team-b"

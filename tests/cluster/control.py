@@ -27,7 +27,7 @@ def start(state: State) -> None:
         "kube-apiserver", _argv(state, "kube-apiserver", _apiserver(state)), state.folder
     )
     api = Api(state.kubeconfig)
-    wait(state, api.healthy, 60, "The API server did not become ready")
+    wait(state, api.healthy, "The API server did not become ready")
     for name, flags in (
         ("kube-controller-manager", _controller_manager(state)),
         ("kube-scheduler", _scheduler(state)),
@@ -61,17 +61,16 @@ def wait_for_defaults(state: State) -> None:
     """Wait until pods can be created in the namespace default and every kwok node is ready."""
     api = Api(state.kubeconfig)
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    wait(state, lambda: api.exists(account), 60, "The controller-manager created no accounts")
+    wait(state, lambda: api.exists(account), "The controller-manager created no accounts")
     if state.options.kwok:
         wait(
             state,
             lambda: objects.ready_nodes(api) >= state.options.nodes,
-            60,
             "The kwok nodes did not become ready",
         )
 
 
-def wait(state: State, true: objects.Check, seconds: float, otherwise: str) -> None:
+def wait(state: State, true: objects.Check, otherwise: str) -> None:
     """Wait until true() holds; fail at once when a process of the cluster has ended.
 
     Raises:
@@ -83,7 +82,8 @@ def wait(state: State, true: objects.Check, seconds: float, otherwise: str) -> N
         return true()
 
     processes.until(
-        check, seconds, lambda: f"{otherwise} within {seconds:.0f} s; see {state.folder / 'logs'}."
+        check,
+        lambda: f"{otherwise} within {processes.DEADLINE_SECONDS} s; see {state.folder / 'logs'}.",
     )
 
 

@@ -75,7 +75,7 @@ def stop(state: State, grace: float) -> None:
     # The kernel removes the pair later than the namespace; a new cluster must not reuse it.
     with contextlib.suppress(ClusterError):
         run(["ip", "link", "delete", device.name])
-    processes.until(lambda: not device.exists(), 60, lambda: f"The interface {device} stays.")
+    processes.until(lambda: not device.exists(), lambda: f"The interface {device} stays.")
 
 
 def start_inside(
@@ -93,7 +93,7 @@ def start_inside(
         return bool(inner)
 
     processes.until(
-        started, 10, lambda: f"{name} did not start: {processes.last_output(state.folder, name)}"
+        started, lambda: f"{name} did not start: {processes.last_output(state.folder, name)}"
     )
     return processes.record(name, inner[0], state.folder)
 
@@ -124,7 +124,7 @@ def _hold(state: State) -> None:
         # Before its exec, the child may still be mounting /proc.
         return bool(inner) and Path(f"/proc/{inner[0]}/exe").resolve() == pause.resolve()
 
-    processes.until(holds, 60, lambda: "The node's namespaces could not be created.")
+    processes.until(holds, lambda: "The node's namespaces could not be created.")
     processes.record(HOLDER, inner[0], state.folder)
 
 

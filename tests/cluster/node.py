@@ -36,10 +36,10 @@ def start(state: State) -> None:
     api = Api(state.kubeconfig)
     for body in objects.dns_role():
         api.apply(body)
-    control.wait(state, lambda: archive.containerd_answers(state), 30, "containerd did not answer")
+    control.wait(state, lambda: archive.containerd_answers(state), "containerd did not answer")
     archive.load(state, archive.pause(state), _PAUSE)
     _start_kubernetes(state)
-    control.wait(state, lambda: objects.ready_nodes(api) == 1, 120, "The node did not get ready")
+    control.wait(state, lambda: objects.ready_nodes(api) == 1, "The node did not get ready")
     if state.options.gpus:
         offer_gpus(state, state.options.gpus)
 
@@ -58,7 +58,6 @@ def offer_gpus(state: State, count: int) -> None:
     control.wait(
         state,
         lambda: objects.gpus_offered(api, state.name) == count,
-        60,
         "The node did not offer its GPUs",
     )
 
@@ -82,7 +81,6 @@ def stop(state: State) -> None:
         if top.exists():
             processes.until(
                 lambda top=top: _removed(top),  # type: ignore[misc]
-                30,
                 lambda top=top: f"The control group {top} is still in use.",  # type: ignore[misc]
             )
 

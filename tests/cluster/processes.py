@@ -18,6 +18,11 @@ from cluster import folders
 from cluster.errors import ClusterError
 
 MARK = "SPECDEC_CLUSTER_STATE"
+# The limit for a state that comes within seconds on an idle machine. It only ends runs that would
+# wait for ever, so it allows for a machine that is many times slower for minutes.
+DEADLINE_SECONDS = 600
+# The same limit as an option of kubectl and helm.
+TIMEOUT = f"--timeout={DEADLINE_SECONDS}s"
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,10 @@ class Process:
 
 
 def until(
-    true: Callable[[], bool], seconds: float, otherwise: Callable[[], str], step: float = 0.05
+    true: Callable[[], bool],
+    otherwise: Callable[[], str],
+    seconds: float = DEADLINE_SECONDS,
+    step: float = 0.05,
 ) -> None:
     """Poll until true() holds.
 
@@ -100,7 +108,7 @@ def stop(process: Process, grace: float) -> None:
         if not _signal(process, number):
             return
         with contextlib.suppress(ClusterError):
-            until(lambda: not process.alive, seconds, lambda: "")
+            until(lambda: not process.alive, lambda: "", seconds)
     if process.alive:
         raise ClusterError(f"{process.name} (pid {process.pid}) does not end; end it by hand.")
 

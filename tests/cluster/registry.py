@@ -37,7 +37,7 @@ def start(state: State, report: Report) -> None:
     folder.mkdir(exist_ok=True)
     serve = ("registry", "serve", f"--address={address(state)}", f"--disk={folder}")
     network.start_inside(state, NAME, [str(binaries.path(PROGRAM)), *serve])
-    control.wait(state, lambda: _answers(state), 30, "The registry did not answer")
+    control.wait(state, lambda: _answers(state), "The registry did not answer")
 
 
 def push(state: State, tag: str) -> str:

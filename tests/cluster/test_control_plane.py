@@ -33,7 +33,7 @@ def eventually(cluster: ControlPlane, what: str, expected: str, path: str) -> No
     def holds() -> bool:
         return cluster.kubectl("get", what, "-o", f"jsonpath={path}") == expected
 
-    processes.until(holds, 60, lambda: f"{what} never had {expected!r} at {path}", 0.1)
+    processes.until(holds, lambda: f"{what} never had {expected!r} at {path}", step=0.1)
 
 
 def job(name: str, **annotations: str) -> str:
@@ -54,7 +54,7 @@ def pod_of(cluster: ControlPlane, name: str) -> dict[str, Any]:
         pods = cluster.get("pods", "-l", selector)["items"]
         return bool(pods) and pods[0]["status"]["phase"] != "Pending"
 
-    processes.until(runs, 60, lambda: f"the pod of {name} never ran", 0.1)
+    processes.until(runs, lambda: f"the pod of {name} never ran", step=0.1)
     pod: dict[str, Any] = cluster.get("pods", "-l", selector)["items"][0]
     return pod
 
@@ -100,7 +100,7 @@ def test_pod_stays_pending_without_free_gpus(cluster: ControlPlane) -> None:
         return {phase: phases.count(phase) for phase in set(phases)}
 
     processes.until(
-        lambda: counted() == {"Running": 8, "Pending": 1}, 30, lambda: str(counted()), 0.2
+        lambda: counted() == {"Running": 8, "Pending": 1}, lambda: str(counted()), step=0.2
     )
     cluster.kubectl("delete", "jobs", "--all", "--wait=false")
 

@@ -16,6 +16,7 @@ from cluster import Node, network, processes
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.objects import gpus_offered
+from cluster.processes import TIMEOUT
 
 pytestmark = [
     pytest.mark.e2e,
@@ -45,7 +46,7 @@ def pod(name: str, gpus: int = 0, **extra: Any) -> str:
 
 def test_pod_gets_its_gpus_and_the_next_pod_waits(node: Node) -> None:
     node.kubectl("apply", "-f", "-", stdin=pod("with-gpus", 3))
-    node.kubectl("wait", "--for=condition=Ready", "pod/with-gpus", "--timeout=60s")
+    node.kubectl("wait", "--for=condition=Ready", "pod/with-gpus", TIMEOUT)
     visible = environment_of(node.get("pod", "with-gpus")["metadata"]["uid"])
     assert len(visible["NVIDIA_VISIBLE_DEVICES"].split(",")) == 3
     node.kubectl("apply", "-f", "-", stdin=pod("too-many", 2))
@@ -55,7 +56,6 @@ def test_pod_gets_its_gpus_and_the_next_pod_waits(node: Node) -> None:
             "Insufficient nvidia.com/gpu"
             in node.kubectl("get", "pod", "too-many", "-o", f"jsonpath={path}")
         ),
-        30,
         lambda: "the second pod was not refused for its GPUs",
     )
     node.kubectl("delete", "pods", "--all")
@@ -86,7 +86,7 @@ def test_dns_resolves_names_of_services(node: Node) -> None:
         except TimeoutError:  # The server did not listen yet, so the query was lost.
             return False
 
-    processes.until(resolved, 60, lambda: "the name of a Service does not resolve")
+    processes.until(resolved, lambda: "the name of a Service does not resolve")
     assert dns_answer(node.state.addresses.host, "example.com") is None
 
 
@@ -106,11 +106,11 @@ def test_volume_of_a_deleted_claim_becomes_available_empty(node: Node) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"}}
     node.kubectl("apply", "-f", "-", stdin=json.dumps({**claim, "spec": spec}))
-    node.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one", "--timeout=30s")
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/one", TIMEOUT)
     name = node.kubectl("get", "pvc", "one", "-o", "jsonpath={.spec.volumeName}")
     (node.volume(name) / "left").write_text("over")
     node.kubectl("delete", "pvc", "one")
-    node.kubectl("wait", "--for=jsonpath={.status.phase}=Available", f"pv/{name}", "--timeout=30s")
+    node.kubectl("wait", "--for=jsonpath={.status.phase}=Available", f"pv/{name}", TIMEOUT)
     assert list(node.volume(name).iterdir()) == []
 
 
@@ -133,10 +133,8 @@ def test_gpus_survive_a_restart_of_the_kubelet(node: Node) -> None:
     api = Api(node.kubeconfig)
     processes.stop(kubelet, 10)
     network.start_inside(node.state, "kubelet", argv)
-    processes.until(lambda: gpus_offered(api, node.name) == 0, 60, lambda: "nothing was reset")
-    processes.until(
-        lambda: gpus_offered(api, node.name) == 4, 60, lambda: "the GPUs did not return"
-    )
+    processes.until(lambda: gpus_offered(api, node.name) == 0, lambda: "nothing was reset")
+    processes.until(lambda: gpus_offered(api, node.name) == 4, lambda: "the GPUs did not return")
 
 
 def test_down_removes_everything_with_pods_running(node: Node) -> None:
@@ -144,7 +142,7 @@ def test_down_removes_everything_with_pods_running(node: Node) -> None:
     with Node(f"other-{os.getpid()}", gpus=0, volumes=1) as other:
         assert other.state.addresses.subnet != node.state.addresses.subnet
         other.kubectl("apply", "-f", "-", stdin=pod("stays"))
-        other.kubectl("wait", "--for=condition=Ready", "pod/stays", "--timeout=60s")
+        other.kubectl("wait", "--for=condition=Ready", "pod/stays", TIMEOUT)
         folder, name = other.state.folder, other.name
         holder = processes.recorded(folder)[network.HOLDER]
         inside = set(processes.children(holder.pid))

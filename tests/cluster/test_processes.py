@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def ready(state: Path, name: str) -> None:
     log = state / "logs" / f"{name}.log"
-    processes.until(lambda: "up" in log.read_text(), 60, lambda: "it does not start")
+    processes.until(lambda: "up" in log.read_text(), lambda: "it does not start")
 
 
 def test_started_process_is_recorded_and_stopped(state: Path) -> None:
@@ -71,7 +71,7 @@ def test_check_reports_the_last_output_of_an_ended_process(state: Path) -> None:
     argv = [sys.executable, "-c", program]
     started = processes.record("short", processes.spawn("short", argv, state), state)
     recorded.write_text("")
-    processes.until(lambda: not started.alive, 60, lambda: "it does not end")
+    processes.until(lambda: not started.alive, lambda: "it does not end")
     with pytest.raises(ClusterError, match=r"short ended: no such flag: --colour"):
         processes.check(state, ["short"])
 
@@ -93,7 +93,7 @@ def test_children_lists_child_processes(state: Path) -> None:
 
 def test_wait_that_times_out_raises_the_given_message() -> None:
     with pytest.raises(ClusterError, match=r"^never came$"):
-        processes.until(lambda: False, 0.1, lambda: "never came")
+        processes.until(lambda: False, lambda: "never came", seconds=0.1)
 
 
 def test_stopped_process_runs_its_signal_handler(state: Path) -> None:

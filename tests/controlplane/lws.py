@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from cluster import ClusterError, ControlPlane, binaries
+from cluster.processes import DEADLINE_SECONDS
 from cluster.progress import report
-from controlplane.operating import DEADLINE_SECONDS, Object, until
+from controlplane.operating import Object, until
 from specdec.api import names
 from support.ports import reserved
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cluster import ClusterError, ControlPlane, processes
+from cluster.processes import DEADLINE_SECONDS
 from controlplane.metrics import total
 from controlplane.reading import Reader
 from specdec.api import names
@@ -26,9 +27,6 @@ T = TypeVar("T")
 ACCOUNT = ("specdec-system", "specdec-operator")
 WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
-# After this time a test fails. An expected state may take more than a minute: the garbage
-# collector discovers new kinds every 30 s, and the test lanes share two processors.
-DEADLINE_SECONDS = 480.0
 
 
 def until(
@@ -46,7 +44,7 @@ def until(
     def missing() -> str:
         return f"not within {seconds:g} s: {what if isinstance(what, str) else what()}"
 
-    processes.until(true, seconds, missing, step=0.2)
+    processes.until(true, missing, seconds=seconds, step=0.2)
     return values[-1]
 
 

@@ -19,8 +19,9 @@ from typing_extensions import override
 
 from cluster import binaries
 from cluster.handle import Cluster
+from cluster.processes import DEADLINE_SECONDS
 from cluster.progress import report
-from controlplane.operating import DEADLINE_SECONDS, until
+from controlplane.operating import until
 from specdec.openai.load import Load
 from specdec.openai.metrics import Metrics
 from support.ports import reserved
@@ -96,7 +97,7 @@ class Picker:
             _field(_REQUEST_BODY, _field(_BODY, body) + bytes([_END_OF_STREAM << 3, 1])),
         )
         call = self._channel.stream_stream(_PROCESS)
-        for reply in call(iter(messages), timeout=10):
+        for reply in call(iter(messages), timeout=DEADLINE_SECONDS):
             if picked := _PICKED.search(reply):
                 return picked[1].decode()
         raise LookupError("the picker named no endpoint")

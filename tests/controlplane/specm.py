@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.api import model
 
 Object = dict[str, Any]
@@ -38,7 +39,9 @@ class Resources:
         self._path = f"/apis/{model.API_VERSION}/namespaces/{namespace}/{model.PLURAL}"
         tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
         address = urlsplit(cluster["server"])
-        self._http = HTTPSConnection(str(address.hostname), address.port, context=tls, timeout=60)
+        self._http = HTTPSConnection(
+            str(address.hostname), address.port, context=tls, timeout=DEADLINE_SECONDS
+        )
 
     def create(self, body: Object, *, dry_run: bool = False) -> Object:
         return self._call("POST", "", body, dry_run)

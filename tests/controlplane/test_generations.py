@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.handle import kubectl
-from controlplane.operating import DEADLINE_SECONDS, Lab, until
+from cluster.processes import DEADLINE_SECONDS
+from controlplane.operating import Lab, until
 from controlplane.pipeline import at_rest, serve
 
 pytestmark = pytest.mark.controlplane

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster import ControlPlane
+from cluster.processes import TIMEOUT
 from support.quickstarts import ON_A_SERVER, ROOT, all_run_by, in_checkout
 
 pytestmark = pytest.mark.controlplane
@@ -34,10 +35,10 @@ def cluster(installed: ControlPlane) -> Iterator[ControlPlane]:
     yield installed
     # Wait for the deletions: later tests would count further writes of the operator. The namespace
     # waits for its pods, which no kubelet ends here, so delete them by force.
-    where = ("-n", NAMESPACE, "--all", "--timeout=120s")
+    where = ("-n", NAMESPACE, "--all", TIMEOUT)
     installed.kubectl("delete", "specm,deployments,jobs", *where)
     installed.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
-    installed.kubectl("delete", "namespace", NAMESPACE, WATCHED, "--timeout=120s")
+    installed.kubectl("delete", "namespace", NAMESPACE, WATCHED, TIMEOUT)
 
 
 def runnable(command: list[str], folder: Path) -> list[str]:

@@ -173,7 +173,7 @@ class Tour:
         def missing() -> str:
             return f"{what if isinstance(what, str) else what()}: {self.progress()}"
 
-        until(checked, missing, seconds=300)
+        until(checked, missing)
 
     def phases(self, name: str) -> set[str]:
         """Return all phases that the tour has recorded for a resource."""

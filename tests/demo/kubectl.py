@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.processes import DEADLINE_SECONDS
 from demo.errors import DemoError
 from demo.tools import end, lines_of
 
@@ -25,7 +26,9 @@ class Kubectl:
     program: str
     environment: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, *arguments: str, given: str | None = None, timeout: float = 60.0) -> str:
+    def __call__(
+        self, *arguments: str, given: str | None = None, timeout: float = DEADLINE_SECONDS
+    ) -> str:
         """Run one command and return its standard output.
 
         Raises:
@@ -68,7 +71,9 @@ class Kubectl:
         )
 
     @contextmanager
-    def forward(self, target: str, *ports: int, seconds: float = 30.0) -> Iterator[dict[int, int]]:
+    def forward(
+        self, target: str, *ports: int, seconds: float = DEADLINE_SECONDS
+    ) -> Iterator[dict[int, int]]:
         """Forward free local ports to `target`; yield the local port of each remote port.
 
         Raises:

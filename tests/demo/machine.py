@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from cluster import binaries
+from cluster.processes import DEADLINE_SECONDS
 from demo.errors import DemoError
 from demo.kubectl import Kubectl
 from demo.tools import ROOT, Report, run
@@ -126,7 +127,9 @@ class Kind:
 
     def _clusters(self) -> list[str]:
         argv = ["kind", "get", "clusters"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
+        )
         if done.returncode != 0:
             raise DemoError(
                 f"kind cannot list its clusters ({done.stderr.strip()}); start Docker", 2

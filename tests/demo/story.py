@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cluster.processes import DEADLINE_SECONDS, TIMEOUT
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
 from demo.machine import Machine
@@ -28,36 +29,36 @@ PROMPT = "def read_lines(path):"
 _TOKENS = 96
 
 
-def install(kubectl: Kubectl, seconds: float = 120.0) -> None:
+def install(kubectl: Kubectl) -> None:
     """Install CRD, roles and operator; wait until the operator runs its current image."""
     namespace, name = OPERATOR
     before = kubectl.get("deployment", name, "-n", namespace) if _has_namespace(kubectl) else None
-    kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"), timeout=120)
+    kubectl("apply", "--server-side", "-k", str(ROOT / "manifests" / "install"))
     # Wait for the names first: `kubectl wait` fails while the conditions are null, and the API
     # server sets both together.
     for condition in (
         "jsonpath={.status.acceptedNames.kind}=SpeculativeModel",
         "condition=Established",
     ):
-        kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}")
+        kubectl("wait", "crd/speculativemodels.specdec.dev", f"--for={condition}", TIMEOUT)
     if before is not None:
         # A rebuilt image has the same tag, so only a restart starts it.
         kubectl("rollout", "restart", f"deployment/{name}", "-n", namespace)
     command = ("rollout", "status", f"deployment/{name}", "-n", namespace)
     try:
-        kubectl(*command, f"--timeout={seconds:g}s", timeout=seconds + 10)
+        kubectl(*command, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
     except DemoError as error:
         raise DemoError(f"the operator does not start: {_pods(kubectl, namespace)}") from error
 
 
-def seed_pair(kubectl: Kubectl, seconds: float = 120.0) -> None:
+def seed_pair(kubectl: Kubectl) -> None:
     """Create the claim with the tiny model pair; wait until it holds both checkpoints."""
     # A kept cluster may have the Job of an earlier version, whose template cannot change.
     kubectl("delete", "job", "reference-pair", "--ignore-not-found")
     kubectl("apply", "-f", str(SAMPLES / "reference-pair.yaml"))
     try:
         command = ("wait", "job/reference-pair", "--for=condition=Complete")
-        kubectl(*command, f"--timeout={seconds:g}s", timeout=seconds + 10)
+        kubectl(*command, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
     except DemoError as error:
         raise DemoError(f"the model pair was not copied: {_pods(kubectl, 'default')}") from error
 
@@ -66,7 +67,7 @@ def follow(
     kubectl: Kubectl,
     screen: Screen,
     model: str,
-    seconds: float = 300.0,
+    seconds: float = DEADLINE_SECONDS,
     progress: Progress | None = None,
     done: Callable[[Mapping[str, Any]], bool] = is_ready,
 ) -> None:
@@ -113,7 +114,9 @@ def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.Speculatio
         seen.append(metrics.read(http) - before)
         return len(seen) > 1 and seen[-1] == seen[-2] and seen[-1].rounds > 0
 
-    wait(still, 20, lambda: f"the server counts no rounds at {http}/metrics", step=0.5)
+    wait(
+        still, DEADLINE_SECONDS, lambda: f"the server counts no rounds at {http}/metrics", step=0.5
+    )
     return seen[-1]
 
 
@@ -137,7 +140,7 @@ def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
         name, _, value = header.partition(": ")
         request = urllib.request.Request(url, json.dumps(body).encode(), {name: value})
         try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
+            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
                 answer = json.load(reply)
         except (OSError, ValueError) as error:
             raise DemoError(f"the OpenAI endpoint of {OPENAI} gave no answer: {error}") from error
@@ -188,7 +191,7 @@ def run(machine: Machine, screen: Screen) -> None:
         follow(kubectl, screen, MODEL, progress=progress)
     # Wait for it: otherwise its requests count among those of the demo.
     with screen.part("Verification"):
-        follow(kubectl, screen, MODEL, 120, progress, is_verified)
+        follow(kubectl, screen, MODEL, progress=progress, done=is_verified)
     screen.heading("Answer: prompt in bold, each chunk is what one round accepted")
     ask(kubectl, screen, MODEL)
     screen.heading("The same models by the OpenAI API")

@@ -38,7 +38,7 @@ def run(report: Report, *argv: str, seconds: float = _LONGEST) -> None:
             if line.strip():
                 last = line.strip()
                 report(last)
-        status = process.wait(10)
+        status = process.wait(seconds)
     except (queue.Empty, subprocess.TimeoutExpired):
         raise DemoError(
             f"{argv[0]} did not end within {seconds:g} s; its last output: {last}"

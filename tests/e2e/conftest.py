@@ -9,6 +9,7 @@ import pytest
 from chart.helm import INSTALL, NAMESPACE, RELEASE, Helm
 from cluster import binaries
 from cluster.handle import Node
+from cluster.processes import DEADLINE_SECONDS, TIMEOUT
 from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
@@ -17,7 +18,7 @@ from e2e.early import EarlyResources
 from e2e.node import up
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
-from e2e.world import DEADLINE_SECONDS, TIMEOUT, World, model
+from e2e.world import World, model
 
 NAME = "specdec-e2e"
 KEEP = os.environ.get("SPECDEC_E2E_KEEP") == "1"
@@ -28,8 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if "e2e" in item.path.parts]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
-        # The first test waits until another process has built the programs and started the node.
-        item.add_marker(pytest.mark.timeout(1800))
     if ours and (sys.platform != "linux" or os.geteuid() != 0):
         why = f"{len(ours)} tests on a real node need Linux and root: run `sudo make e2e`"
         ours[0].add_marker(pytest.mark.skip(reason=why))
@@ -125,7 +124,6 @@ def served(world: World) -> str:
     world.ready("served")
     world.wait(
         lambda: len(world.pods("served")) == 1,
-        DEADLINE_SECONDS,
         lambda: "served has more than one pod",
     )
     return "served"

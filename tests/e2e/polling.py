@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cluster.processes import DEADLINE_SECONDS
+
 
 def listens(url: str) -> bool:
     """Return whether a server accepts a connection at `host:port`."""
@@ -42,4 +44,4 @@ def repeating(check: Callable[[], list[str]]) -> Iterator[list[str]]:
         yield results
     finally:
         over.set()
-        thread.join(60)
+        thread.join(DEADLINE_SECONDS)

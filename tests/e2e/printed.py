@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from cluster import binaries
+from cluster.processes import DEADLINE_SECONDS
 from e2e.world import World
 from support.quickstarts import ROOT
 
@@ -23,7 +24,8 @@ def as_printed(
 ) -> Done:
     """Run a command until it ends, check that it succeeds, and return its output."""
     process = started(world, command, login=login, folder=folder)
-    output, errors = process.communicate(given, timeout=700)
+    # The command itself may wait for a state.
+    output, errors = process.communicate(given, timeout=2 * DEADLINE_SECONDS)
     assert process.returncode == 0, (command, output, errors)
     return Done(command, 0, output, errors)
 
@@ -34,7 +36,7 @@ def first_line(world: World, command: list[str], *, login: Path, folder: Path) -
     assert process.stdout is not None
     line = process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode in (0, 130), (command, line, errors)
     return line
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from support import certificates
 
 # Headers that apply to a single connection: the proxy does not forward them.
@@ -73,7 +74,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Forward a request to the local server, and return its response to the client."""
-        with closing(http.client.HTTPConnection(self._local, timeout=60)) as local:
+        with closing(http.client.HTTPConnection(self._local, timeout=DEADLINE_SECONDS)) as local:
             headers = {"Accept": self.headers.get("Accept", "*/*")}
             local.request(self.command, self.path, headers=headers)
             answer = local.getresponse()

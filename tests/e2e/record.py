@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from cluster.processes import DEADLINE_SECONDS
 from controlplane.audit import Log, Right
 from controlplane.tour import mark
 from demo.kubectl import Kubectl
@@ -57,7 +58,7 @@ def recording(world: World) -> Iterator[Record]:
         yield record
     finally:
         over.set()
-        thread.join(60)
+        thread.join(DEADLINE_SECONDS)
 
 
 def _follow(kubectl: Kubectl, record: Record, over: threading.Event) -> None:

@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from demo.story import prompts
 from e2e.printed import as_printed
-from e2e.world import DEADLINE_SECONDS, NO_DRAFT, PAIR, World, model
+from e2e.world import NO_DRAFT, PAIR, World, model
 from specdec.client import Client, Request, metrics
 from support.quickstarts import ROOT, typed
 
@@ -36,7 +37,7 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     host = world.address("answers").partition(":")[0]
     before = metrics.read(f"{host}:8002")
     chunks = 0
-    with Client(f"{host}:8001", timeout=60) as client:
+    with Client(f"{host}:8001", timeout=DEADLINE_SECONDS) as client:
         for prompt in prompts(8):
             plain = client.ask(Request(prompt, model="ensemble", stream=False))
             streamed = client.ask(Request(prompt))
@@ -65,7 +66,6 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
     # An event appears after the status that it reports.
     world.wait(
         lambda: expected <= reasons(),
-        DEADLINE_SECONDS,
         lambda: f"{expected - reasons()} was never reported",
     )
     for condition in world.get(served)["status"]["conditions"]:
@@ -108,7 +108,6 @@ def test_guide_runs_as_printed_and_the_resource_deletes_its_claim(world: World) 
     as_printed(world, commands[end])
     world.wait(
         lambda: world.find("pvc", claim) is None,
-        DEADLINE_SECONDS,
         lambda: json.dumps(world.find("pvc", claim)),
     )
     assert world.find("pvc", PAIR) is not None

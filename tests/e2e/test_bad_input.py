@@ -10,7 +10,7 @@ import pytest
 
 from demo.errors import DemoError
 from e2e.checkpoints import Copies
-from e2e.world import DEADLINE_SECONDS, World, model, source
+from e2e.world import World, model, source
 
 PAUSE = "localhost/specdec-pause:1"
 IMAGE = "localhost/no-such-image:1"
@@ -79,7 +79,6 @@ def test_corrupt_safetensors_are_reported(world: World, copies: Copies) -> None:
     # The Job is not retried. The Job controller reports that a moment later.
     world.wait(
         lambda: "kubectl delete job" in world.condition(name, "ModelsFetched")["message"],
-        DEADLINE_SECONDS,
         lambda: world.condition(name, "ModelsFetched")["message"],
     )
 
@@ -137,7 +136,7 @@ def test_full_volume_is_reported(world: World) -> None:
         conditions = world.get(name).get("status", {}).get("conditions", [])
         return any(c["reason"] == "VolumeFull" for c in conditions)
 
-    world.wait(full, DEADLINE_SECONDS, lambda: json.dumps(world.get(name).get("status", {})))
+    world.wait(full, lambda: json.dumps(world.get(name).get("status", {})))
     reason = world.condition(name, "Ready")
     assert reason["reason"] == "VolumeFull"
     assert "free space" in reason["message"]

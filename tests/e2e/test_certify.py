@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS
 from e2e.printed import as_printed
 from e2e.world import Object, World
 
@@ -23,7 +24,6 @@ ACCOUNT = "certifier"
 # Every run tests these entries. The other entries run only when the code of certify changed.
 FEW = ("baseline", "draft-target-shared")
 ALL = (*FEW, "logits", "lookahead", "ngram")
-SECONDS = 600
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +103,11 @@ def test_interrupted_run_continues_and_passes(world: World, login: Path, out: Pa
     try:
         world.wait(
             lambda: first.poll() is not None or second in resources(world),
-            SECONDS,
             lambda: "certify does not come to its second entry",
         )
     finally:
         first.send_signal(signal.SIGINT)
-        _, errors = first.communicate(timeout=120)
+        _, errors = first.communicate(timeout=DEADLINE_SECONDS)
     assert first.returncode == 130, errors
     assert "the same command continues" in errors
     before, baseline = resources(world), entry(out, "baseline")
@@ -116,7 +115,7 @@ def test_interrupted_run_continues_and_passes(world: World, login: Path, out: Pa
     assert baseline["outcome"] == "passed"
 
     again = start(login, out, *only)
-    output, errors = again.communicate(timeout=SECONDS)
+    output, errors = again.communicate(timeout=2 * DEADLINE_SECONDS)
     assert again.returncode == 0, (errors, [entry(out, name) for name in FEW])
     assert "2 of 2 passed" in output
     assert entry(out, "baseline") == baseline, "a finished entry ran twice"
@@ -131,7 +130,7 @@ def test_interrupted_run_continues_and_passes(world: World, login: Path, out: Pa
 def test_whole_matrix_passes(world: World, login: Path, out: Path) -> None:
     """The run of the test above continues: certify does not repeat entries that passed there."""
     process = start(login, out)
-    output, errors = process.communicate(timeout=SECONDS)
+    output, errors = process.communicate(timeout=2 * DEADLINE_SECONDS)
     assert process.returncode == 0, (errors, [entry(out, name) for name in ALL])
     assert "5 of 5 passed, 7 not tried" in output
     assert_passed(world, login, out, ALL)

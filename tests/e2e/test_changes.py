@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, length_limit, model
+from e2e.world import SHARED, World, length_limit, model
 
 
 def owners(world: World, job: str) -> set[str]:
@@ -30,7 +30,6 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     world.kubectl("delete", "specm", "one")
     world.wait(
         lambda: all(owners(world, job) == {"two"} for job in jobs),
-        DEADLINE_SECONDS,
         lambda: f"a build Job still names its deleted owner: {[owners(world, j) for j in jobs]}",
     )
     assert world.build_jobs("two") == jobs
@@ -58,7 +57,7 @@ def test_suspend_frees_the_pods_and_keeps_the_engines(world: World, served: str)
     jobs = world.build_jobs(name)
     world.patch(name, {"suspend": True})
     world.until(name, "Ready", "Suspended")
-    world.wait(lambda: not world.pods(name), DEADLINE_SECONDS, lambda: "pods are still there")
+    world.wait(lambda: not world.pods(name), lambda: "pods are still there")
     engines = {e.name for e in (world.folder(SHARED) / "engines").iterdir()}
     assert set(world.get(name)["status"]["plan"]["engineKeys"].values()) <= engines
     world.patch(name, {"suspend": False})
@@ -72,7 +71,6 @@ def test_scale_subresource_sets_the_replicas(world: World, served: str) -> None:
     world.kubectl("scale", "specm", name, "--replicas=2")
     world.wait(
         lambda: world.get(name)["status"].get("readyReplicas") == 2,
-        DEADLINE_SECONDS,
         lambda: "there are not two ready replicas",
     )
     assert len(world.pods(name)) == 2
@@ -95,6 +93,6 @@ def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
 
     assert len(children()) >= 6
     world.kubectl("delete", "specm", name)
-    world.wait(lambda: not children(), DEADLINE_SECONDS, lambda: f"still there: {children()}")
+    world.wait(lambda: not children(), lambda: f"still there: {children()}")
     assert world.find("pvc", SHARED) is not None
     assert (world.folder(SHARED) / "engines").is_dir()

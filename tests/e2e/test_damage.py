@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from demo.progress import why_not
 from e2e.record import Record
 from e2e.test_healing import kill
-from e2e.world import DEADLINE_SECONDS, Object, World, model
+from e2e.world import Object, World, model
 
 # Triton 2.51 exits while it loads if busy processors give a model's process no time for a second.
 _STARVED = "boost::interprocess::lock_exception"
@@ -171,6 +172,6 @@ def test_damage_is_reported_and_repaired(
         waiting[:] = [item for item in waiting if not item.reported()]
         return not waiting
 
-    world.wait(all_reported, DEADLINE_SECONDS, lambda: f"not reported: {[*map(str, waiting)]}")
+    world.wait(all_reported, lambda: f"not reported: {[*map(str, waiting)]}")
     for item in damaged:
         item.assert_repaired()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, length_limit, model
+from e2e.world import SHARED, World, length_limit, model
 
 
 def kill(world: World, *what: str) -> None:
@@ -24,7 +24,7 @@ def test_killed_build_pod_is_replaced(world: World, phase: str) -> None:
                 if phase == "Pending" or pod["status"]["phase"] in ("Running", "Succeeded")
             ]
 
-        world.wait(lambda: bool(pods()), DEADLINE_SECONDS, lambda: f"no build pod is {phase}")
+        world.wait(lambda: bool(pods()), lambda: f"no build pod is {phase}")
         kill(world, *pods())
         world.ready(name)
     assert unfinished == []
@@ -53,7 +53,7 @@ def test_ended_server_process_is_restarted(world: World, served: str) -> None:
         (now,) = world.pods(name)
         return bool(now["status"]["containerStatuses"][0]["restartCount"] == 1)
 
-    world.wait(restarted, DEADLINE_SECONDS, lambda: "the server was not started again")
+    world.wait(restarted, lambda: "the server was not started again")
     world.ready(name)
     assert world.text(name, "def f(", max_tokens=4)
 
@@ -64,7 +64,6 @@ def test_deleted_children_are_created_again(world: World, served: str) -> None:
     for kind in ("service", "deployment"):
         world.wait(
             lambda kind=kind: world.find(kind, name) is not None,  # type: ignore[misc]
-            DEADLINE_SECONDS,
             lambda kind=kind: f"the {kind} is not back",  # type: ignore[misc]
         )
     world.ready(name)

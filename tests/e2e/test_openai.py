@@ -17,10 +17,11 @@ import openai
 import pytest
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS
 from controlplane import definitions, picker
 from demo.story import SAMPLES
 from e2e.polling import listens
-from e2e.world import DEADLINE_SECONDS, World, answers, merged
+from e2e.world import World, answers, merged
 from specdec.client import Client, Request
 
 GATEWAYS = SAMPLES.parent / "gateways"
@@ -60,7 +61,7 @@ def client(world: World, service: str) -> Iterator[openai.OpenAI]:
     assert target["openAI"] == f"http://{NAME}.{world.namespace}.svc:{PORT}/v1"
     host = world.address(NAME).partition(":")[0]
     url = f"{host}:{PORT}"
-    world.wait(lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} takes no connection")
+    world.wait(lambda: listens(url), lambda: f"{url} takes no connection")
     with openai.OpenAI(base_url=f"http://{url}/v1", api_key="none", max_retries=0) as opened:
         yield opened
 
@@ -76,7 +77,7 @@ def test_service_answers_chat_and_finishes_a_stream_when_its_pod_ends(
     fields = {"model": SERVED, "messages": QUESTION, "max_completion_tokens": LENGTH}
     answer = create(**fields)
     text = answer.choices[0].message.content
-    with Client(world.address(NAME), timeout=60) as direct:
+    with Client(world.address(NAME), timeout=DEADLINE_SECONDS) as direct:
         request = Request(PROMPT, max_tokens=LENGTH, draft_tokens=0, stream=False)
         assert text == direct.ask(request).text
     assert answer.usage.completion_tokens_details.accepted_prediction_tokens > 0
@@ -129,7 +130,6 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
     world.patch(service, {"serving": {"replicas": 2}})
     world.wait(
         lambda: len(answering(world, service)) == 2,
-        DEADLINE_SECONDS,
         lambda: f"{service} does not come to two pods that answer",
     )
     first, second = answering(world, service)
@@ -169,7 +169,7 @@ def picks(world: World, running: picker.Picker, expected: str) -> set[str]:
             picked.update([running.pick() for _ in range(PICKS)])
         return picked == {expected}
 
-    world.wait(settled, DEADLINE_SECONDS, lambda: f"{expected} is not picked alone: {picked}")
+    world.wait(settled, lambda: f"{expected} is not picked alone: {picked}")
     return picked
 
 
@@ -177,14 +177,13 @@ def loaded(world: World, address: str) -> None:
     """Wait until the gauges of a pod show both running and waiting requests."""
     world.wait(
         lambda: all(gauges(address).get(name, 0) > 0 for name in ("running", "waiting")),
-        DEADLINE_SECONDS,
         lambda: f"{address} has the load {gauges(address)}",
     )
 
 
 def gauges(address: str) -> dict[str, float]:
     """Return the reported numbers of waiting and running requests; empty without a report."""
-    with urlopen(f"http://{address}/metrics", timeout=10) as reply:
+    with urlopen(f"http://{address}/metrics", timeout=DEADLINE_SECONDS) as reply:
         page = reply.read().decode()
     lines = re.findall(r"^vllm:num_requests_(waiting|running)\{.*\} (\S+)$", page, re.MULTILINE)
     return {name: float(value) for name, value in lines}

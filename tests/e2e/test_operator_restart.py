@@ -6,13 +6,13 @@ with the files that run them.
 
 from chart.helm import NAMESPACE
 from e2e.conftest import rolled_out
-from e2e.world import DEADLINE_SECONDS, SHARED, World, length_limit, model
+from e2e.world import SHARED, World, length_limit, model
 
 
 def test_killed_operator_pod_resumes_the_build(world: World) -> None:
     with world.watched(SHARED) as unfinished:
         name = world.apply(model("operator", **length_limit(235)))
-        world.wait(lambda: bool(world.build_jobs(name)), DEADLINE_SECONDS, lambda: "no build Job")
+        world.wait(lambda: bool(world.build_jobs(name)), lambda: "no build Job")
         everything = ("pod", "-n", NAMESPACE, "--all", "--grace-period=0", "--force")
         world.kubectl("delete", *everything)
         world.ready(name)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS, TIMEOUT
 from demo.errors import DemoError
 from demo.progress import why_not
 from e2e.printed import as_printed, first_line
-from e2e.world import DEADLINE_SECONDS, TIMEOUT, World
+from e2e.world import World
 from support.quickstarts import ON_THE_NODE, ROOT, all_run_by
 
 NAME, NAMESPACE = "code-assistant", "models"

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from e2e.world import DEADLINE_SECONDS, SHARED, World, model
+from e2e.world import SHARED, World, model
 from specdec.cli.app import app
 
 
@@ -27,7 +27,6 @@ def test_earlier_revision_is_deleted_and_the_service_continues(
     world.patch(name, {"speculation": {"draftTokens": 6}})
     world.wait(
         lambda: world.get(name)["status"]["repository"]["hash"] != earlier,
-        60,
         lambda: "no new repository",
     )
     world.ready(name)
@@ -57,12 +56,10 @@ def test_revision_that_left_the_history_is_deleted(world: World) -> None:
     world.patch(name, {"speculation": {"draftTokens": 1}})
     world.wait(
         lambda: not directory.exists(),
-        DEADLINE_SECONDS,
         lambda: f"{earlier} stays: {world.condition(name, 'VolumePruned')}",
     )
     world.wait(
         lambda: "unused" not in world.get(name)["status"],
-        DEADLINE_SECONDS,
         lambda: str(world.get(name)["status"]["unused"]),
     )
     status = world.get(name)["status"]

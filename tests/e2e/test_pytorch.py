@@ -17,9 +17,10 @@ import openai
 import pytest
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS
 from demo.story import SAMPLES
 from e2e.polling import listens
-from e2e.world import DEADLINE_SECONDS, SHARED, Object, World, merged, source
+from e2e.world import SHARED, Object, World, merged, source
 from specdec.client import Client, Request
 
 NAMES = ("pytorch-draft-target", "pytorch-ngram", "pytorch-suffix-automaton")
@@ -81,7 +82,9 @@ def name(request: pytest.FixtureRequest, world: World, services: None) -> Iterat
 def specdec(*arguments: str) -> Object:
     """Run a command, check that it succeeds, and return the last JSON object of its output."""
     argv = [sys.executable, "-m", "specdec.cli", *arguments, "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
     result: Object = json.loads(done.stdout.splitlines()[-1])
     return result
@@ -96,7 +99,7 @@ def test_sample_answers_as_the_target_alone_and_is_measured(
     assert server["image"] == IMAGE
     assert server["resources"]["limits"]["nvidia.com/gpu"] == GPUS[name]
     for stream in (False, True):
-        with Client(world.address(name), timeout=60) as client:
+        with Client(world.address(name), timeout=DEADLINE_SECONDS) as client:
             answer = client.ask(Request(PROMPT, MODEL, max_tokens=LENGTH, stream=stream))
         assert answer.text == expected
         assert (answer.chunks > 1) == stream
@@ -111,7 +114,7 @@ def test_sample_answers_as_the_target_alone_and_is_measured(
 def assert_endpoint_answers(world: World, name: str, expected: str) -> None:
     """Check the endpoint's text with and without streaming, and its counts of draft tokens."""
     url = f"{world.address(name).partition(':')[0]}:{PORT}"
-    world.wait(lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} takes no connection")
+    world.wait(lambda: listens(url), lambda: f"{url} takes no connection")
     fields = {"model": name, "prompt": PROMPT, "max_tokens": LENGTH}
     with openai.OpenAI(base_url=f"http://{url}/v1", api_key="none", max_retries=0) as client:
         create: Any = client.completions.create

@@ -13,7 +13,6 @@ from specdec.triton import start
 
 TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 NAME = "orchestrator"
-SECONDS = 180.0
 # SIMULATION: a pre-spawned orchestrator, whose ranks load until the test ends their load.
 SIMULATED = """
 parameters { key: "simulated_load_seconds" value { string_value: "3600" } }
@@ -74,7 +73,7 @@ class Pod:
             ]
             return any(all(part in note for part in parts) for note in notes)
 
-        self._world.wait(reported, SECONDS, lambda: f"no event of the pod has {parts}")
+        self._world.wait(reported, lambda: f"no event of the pod has {parts}")
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def pod(world: World, served: str) -> Iterator[Pod]:
 
 
 def test_pod_is_ready_only_while_both_engines_give_tokens(world: World, pod: Pod) -> None:
-    world.wait(pod.reports_itself_ready, SECONDS, lambda: f"not served: {pod.status()}")
+    world.wait(pod.reports_itself_ready, lambda: f"not served: {pod.status()}")
     pod.await_event("Startup probe failed", f"{TARGET} gave no token")
     pod.signal(TARGET, SIGUSR1)
     pod.await_event("Startup probe failed", f"{DRAFT} gave no token")
@@ -118,13 +117,13 @@ def test_pod_is_ready_only_while_both_engines_give_tokens(world: World, pod: Pod
     assert not pod.ready()
 
     pod.signal(DRAFT, SIGUSR1)
-    world.wait(pod.ready, SECONDS, lambda: f"not ready: {pod.status()}")
+    world.wait(pod.ready, lambda: f"not ready: {pod.status()}")
     (server,) = pod.status()["containerStatuses"]
     assert server["restartCount"] == 0
 
     pod.signal(TARGET, SIGKILL)
     pod.await_event("Readiness probe failed", f"{TARGET} gave no token")
-    world.wait(lambda: not pod.ready(), SECONDS, lambda: f"still ready: {pod.status()}")
+    world.wait(lambda: not pod.ready(), lambda: f"still ready: {pod.status()}")
     assert pod.reports_itself_ready()
     pod.await_event("Liveness probe failed", f"{TARGET}: no token and no progress")
     assert not pod.ready()

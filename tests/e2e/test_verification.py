@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from cluster import binaries
+from cluster.processes import DEADLINE_SECONDS
 from e2e.checkpoints import Copies, deepen
 from e2e.world import NO_DRAFT, Object, World, model, source
 from specdec.client.dataset import built_in
@@ -124,7 +125,7 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
         [sys.executable, "-m", "specdec.cli", *argv],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=DEADLINE_SECONDS,
         check=False,
         env={**os.environ, **environment},
     )

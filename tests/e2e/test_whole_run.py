@@ -7,7 +7,7 @@ import pytest
 from chart.judging import HEALTH, MOVING, judged
 from controlplane.audit import Right
 from e2e.record import Record, written
-from e2e.world import DEADLINE_SECONDS, World
+from e2e.world import World
 
 
 def whole(session: pytest.Session) -> bool:
@@ -22,7 +22,6 @@ def test_argo_cd_health_fits_every_status_of_the_run(
 ) -> None:
     world.wait(
         lambda: record.has(world.get(served)),
-        DEADLINE_SECONDS,
         lambda: f"the watch is behind on {served}",
     )
     seen = judged(record.statuses)

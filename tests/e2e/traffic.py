@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from cluster.processes import DEADLINE_SECONDS
 from demo.story import prompts
-from e2e.world import DEADLINE_SECONDS, World
+from e2e.world import World
 from specdec.client import Client, ClientError, Request
 
 CLIENTS = 8
 TOKENS = 32
-_SECONDS = 60
 _PAUSE = 0.02
 _UNARY = "/v2/models/tensorrt_llm_bls/generate"
 
@@ -39,7 +39,6 @@ class Seen:
         goal = self.answers.total() + count
         world.wait(
             lambda: self.answers.total() >= goal,
-            DEADLINE_SECONDS,
             lambda: f"clients get no answers: {self.failures[-3:]}",
         )
 
@@ -93,7 +92,7 @@ def _way(host: str, *, stream: bool, grpc: bool) -> Iterator[Ask]:
         yield lambda prompt: _generate(host, prompt)
         return
     port, protocol = (8001, "grpc") if grpc else (8000, "http")
-    with Client(f"{host}:{port}", timeout=_SECONDS, protocol=protocol) as client:  # type: ignore[arg-type]
+    with Client(f"{host}:{port}", timeout=DEADLINE_SECONDS, protocol=protocol) as client:  # type: ignore[arg-type]
         yield lambda prompt: client.ask(Request(prompt, max_tokens=TOKENS, stream=stream)).text
 
 
@@ -105,7 +104,7 @@ def _generate(host: str, prompt: str) -> str:
         "stream": False,
         "exclude_input_in_output": True,
     }
-    link = http.client.HTTPConnection(host, 8000, timeout=_SECONDS)
+    link = http.client.HTTPConnection(host, 8000, timeout=DEADLINE_SECONDS)
     try:
         link.request("POST", _UNARY, json.dumps(body), {"content-type": "application/json"})
         reply = link.getresponse()

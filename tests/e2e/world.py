@@ -11,6 +11,7 @@ from typing import Any
 
 from cluster import ClusterError
 from cluster.handle import Node
+from cluster.processes import DEADLINE_SECONDS
 from controlplane.reading import Reader
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
@@ -22,10 +23,6 @@ Object = dict[str, Any]
 
 PAIR = "reference-pair"
 SHARED = "models"
-# Limit for an expected state, which may take minutes beside the other test lanes.
-DEADLINE_SECONDS = 600.0
-# The same limit as an option of kubectl and helm.
-TIMEOUT = f"--timeout={DEADLINE_SECONDS:.0f}s"
 # Merged into `speculation` of `model`, this removes the fields for a draft model.
 NO_DRAFT = {"draftTarget": None, "draftTokens": None, "maxDraftTokens": None}
 
@@ -146,31 +143,26 @@ class World:
                 return dict(condition)
         return {}
 
-    def until(
-        self, name: str, kind: str, reason: str, seconds: float = DEADLINE_SECONDS
-    ) -> Object:
+    def until(self, name: str, kind: str, reason: str) -> Object:
         """Wait until a condition has a reason, and return the condition."""
         self.wait(
             lambda: self.condition(name, kind).get("reason") == reason,
-            seconds,
             lambda: f"{kind} of {name} is not {reason}: {why_not(self.get(name))}",
         )
         return self.condition(name, kind)
 
-    def ready(self, name: str, seconds: float = DEADLINE_SECONDS) -> Object:
+    def ready(self, name: str) -> Object:
         """Wait until a resource is served, and return it.
 
         The Service accepts connections only when the node has its endpoints, a moment after the
         API server.
         """
-        self.until(name, "Ready", "Serving", seconds)
+        self.until(name, "Ready", "Serving")
         url = self.address(name)
-        self.wait(
-            lambda: listens(url), DEADLINE_SECONDS, lambda: f"{url} of {name} takes no connection"
-        )
+        self.wait(lambda: listens(url), lambda: f"{url} of {name} takes no connection")
         return self.get(name)
 
-    def wait(self, true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
+    def wait(self, true: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait until `true` returns true; a call that a restarting API server refuses is false."""
 
         def tried() -> bool:
@@ -179,7 +171,7 @@ class World:
             except (DemoError, ClusterError, OSError):
                 return False
 
-        wait(tried, seconds, what)
+        wait(tried, DEADLINE_SECONDS, what)
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
         """Return the objects of a kind in the namespace."""
@@ -194,20 +186,18 @@ class World:
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
-    def left(self, name: str, count: int, seconds: float = DEADLINE_SECONDS) -> None:
+    def left(self, name: str, count: int) -> None:
         """Wait until a resource has exactly `count` serving pods, including terminating pods."""
         selector = f"specdec.dev/model={name},app.kubernetes.io/component=server"
         self.wait(
             lambda: len(self._reader.all("pods", selector)) == count,
-            seconds,
             lambda: f"{name} does not come to {count} pods",
         )
 
-    def replaced(self, name: str, uid: str, seconds: float = DEADLINE_SECONDS) -> None:
+    def replaced(self, name: str, uid: str) -> None:
         """Wait until a pod with another uid is ready."""
         self.wait(
             lambda: any(answers(p) for p in self.pods(name) if p["metadata"]["uid"] != uid),
-            seconds,
             lambda: f"no new pod of {name} is ready",
         )
 
@@ -226,7 +216,7 @@ class World:
 
     def text(self, name: str, prompt: str, **request: Any) -> str:
         """Return the continuation of a prompt."""
-        with Client(self.address(name), timeout=60) as client:
+        with Client(self.address(name), timeout=DEADLINE_SECONDS) as client:
             return client.ask(Request(prompt, **request)).text
 
     def folder(self, claim: str) -> Path:
@@ -261,7 +251,7 @@ class World:
 
         def ask() -> list[str]:
             try:
-                with Client(url, timeout=30) as client:
+                with Client(url, timeout=DEADLINE_SECONDS) as client:
                     client.ask(Request("def f(", max_tokens=4))
             except ClientError as error:
                 return [f"{time.strftime('%X')} {error}"]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from cluster import base
+from cluster.processes import DEADLINE_SECONDS
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -46,7 +47,9 @@ def _short(name: str) -> str:
 def _resolved(image: str) -> str:
     argv = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{json .Manifest}}"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PinError(f"{image} has no digest: docker does not run: {error}") from error
     if done.returncode == 0 and (digest := _digest(done.stdout)):

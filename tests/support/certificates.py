@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster.processes import DEADLINE_SECONDS
+
 _FRESH = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _DAYS = ("-days", "1")
 
@@ -59,4 +61,4 @@ def _signed(folder: Path, name: str, authority: Pair, extension: str) -> Pair:
 
 
 def _openssl(*argv: str) -> None:
-    subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=DEADLINE_SECONDS)

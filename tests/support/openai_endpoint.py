@@ -12,12 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from support.ports import reserved
 
 MODEL = "tiny"
-_READY_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 
 
 class OpenAIEndpoint:
@@ -79,7 +77,7 @@ class OpenAIEndpoint:
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command)
         try:
-            until(self._ready_or_dead, _READY_SECONDS, lambda: "the OpenAI endpoint is not ready")
+            until(self._ready_or_dead, lambda: "the OpenAI endpoint is not ready")
         except BaseException:
             self.stop()
             raise
@@ -99,7 +97,7 @@ class OpenAIEndpoint:
         """Stop the process as Kubernetes does."""
         self.process.terminate()
         try:
-            self.process.wait(_STOP_SECONDS)
+            self.process.wait(DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -108,7 +106,7 @@ class OpenAIEndpoint:
     def get(self, path: str) -> str:
         """Return the text of a page."""
         address = f"http://127.0.0.1:{self.port}{path}"
-        with urllib.request.urlopen(address, timeout=30) as reply:
+        with urllib.request.urlopen(address, timeout=DEADLINE_SECONDS) as reply:
             text: str = reply.read().decode()
             return text
 

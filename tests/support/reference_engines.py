@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
 from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
@@ -21,7 +22,6 @@ from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
 BUILD = PAYLOAD / "build" / "build_engine.py"
-DEADLINE = 120.0
 _DRAFTS = 16
 
 
@@ -96,7 +96,7 @@ class Gate:
         def gated(batch: Any) -> Any:
             self._entered.release()
             if not self._open:
-                assert self._permits.acquire(timeout=DEADLINE)
+                assert self._permits.acquire(timeout=DEADLINE_SECONDS)
             self.sizes.append([rows.tokens.size for rows in batch])
             return forward(batch)
 
@@ -104,7 +104,7 @@ class Gate:
 
     def await_step(self) -> None:
         """Wait until a step has begun."""
-        assert self._entered.acquire(timeout=DEADLINE)
+        assert self._entered.acquire(timeout=DEADLINE_SECONDS)
 
     def step(self) -> None:
         """Release one step, and wait until the next step has begun."""
@@ -132,7 +132,7 @@ class Call:
 
     def wait(self) -> Update:
         """Return the last update."""
-        assert self._done.wait(DEADLINE), "no answer"
+        assert self._done.wait(DEADLINE_SECONDS), "no answer"
         return self.updates[-1]
 
     def tokens(self) -> list[int]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cluster.processes import DEADLINE_SECONDS
 from support.triton_server import PAYLOAD
 
 PAIR = PAYLOAD / "pair"
@@ -54,7 +55,7 @@ def build(
         [sys.executable, str(PAYLOAD / "build" / "build_engine.py"), "--plan", "-"],
         input=json.dumps(plan).encode(),
         check=True,
-        timeout=120,
+        timeout=DEADLINE_SECONDS,
         env={"SPECDEC_TERMINATION_LOG": str(folder / f"{name}.json")},
     )
     return folder / name

@@ -12,8 +12,9 @@ import tritonclient.grpc as grpc
 from numpy.typing import NDArray
 from tritonclient.utils import np_to_triton_dtype
 
+from cluster.processes import DEADLINE_SECONDS
+
 Arrays = dict[str, NDArray[Any]]
-_ANSWER_SECONDS = 120.0
 _TYPES: dict[str, Any] = {
     "temperature": np.float32,
     "top_p": np.float32,
@@ -45,7 +46,7 @@ class Stream:
 
     def __iter__(self) -> Iterator[Arrays]:
         while True:
-            result, error = self._replies.get(timeout=_ANSWER_SECONDS)
+            result, error = self._replies.get(timeout=DEADLINE_SECONDS)
             if error is not None:
                 self._ended = True
                 raise RefusedError(error.message())
@@ -99,7 +100,7 @@ def ask_once(url: str, model: str, **values: Any) -> Arrays:
     """
     with grpc.InferenceServerClient(url) as client:
         try:
-            result = client.infer(model, request_inputs(values), client_timeout=_ANSWER_SECONDS)
+            result = client.infer(model, request_inputs(values), client_timeout=DEADLINE_SECONDS)
         except grpc.InferenceServerException as error:
             raise RefusedError(error.message()) from None
         return {o.name: result.as_numpy(o.name) for o in result.get_response().outputs}

@@ -19,7 +19,7 @@ from typing import Self
 
 from cluster import folders
 from cluster.errors import ClusterError
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import library
 from specdec.triton.launch import CONNECTION_AGE, Tls, server_argv
 from support.ports import reserved
@@ -27,8 +27,6 @@ from support.ports import reserved
 ROOT = Path(__file__).parents[2]
 PAYLOAD = ROOT / "operator" / "specdec" / "payload"
 _NATIVE = f'backend: "{library.BACKEND}"'
-_READY_SECONDS = 90.0
-_STOP_SECONDS = 30.0
 
 
 class ServerError(Exception):
@@ -41,7 +39,7 @@ def installed_server() -> Path:
     install = [sys.executable, str(PAYLOAD / "backend" / "install.py")]
     wheels = folders.cache() / "wheels"
     arguments = ["--dest", str(folder), "--download-dir", str(wheels), "--python", sys.executable]
-    subprocess.run([*install, *arguments], check=True, timeout=600)
+    subprocess.run([*install, *arguments], check=True, timeout=DEADLINE_SECONDS)
     return folder / "bin" / "tritonserver"
 
 
@@ -110,7 +108,7 @@ class Server:
             grpc_port=self.grpc_port,
             metrics_port=self.metrics_port,
             address="127.0.0.1",
-            exit_timeout_seconds=5,
+            exit_timeout_seconds=DEADLINE_SECONDS,
             connection_age_seconds=self._age,
             shm_region_prefix=self._prefix,
             tls=self._tls,
@@ -135,7 +133,7 @@ class Server:
                 },
             )
         try:
-            until(self._ready_or_dead, _READY_SECONDS, lambda: "the server is not ready")
+            until(self._ready_or_dead, lambda: "the server is not ready")
             status = self._process.poll()
         except ClusterError as error:
             raise self._failure(str(error)) from None
@@ -174,10 +172,10 @@ class Server:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(_STOP_SECONDS)
+            status = process.wait(DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerError(f"the server did not end within {_STOP_SECONDS:.0f} s") from None
+            raise ServerError(f"the server did not end within {DEADLINE_SECONDS} s") from None
         self._process = None
         self._reserved.close()
         for region in self.shared_memory():
@@ -246,14 +244,16 @@ class Server:
         try:
             _get(f"http://127.0.0.1:{self.http_port}/v2/health/ready")
             # Triton opens this port last, tens of milliseconds after it reports itself ready.
-            socket.create_connection(("127.0.0.1", self.metrics_port), timeout=5).close()
+            socket.create_connection(
+                ("127.0.0.1", self.metrics_port), timeout=DEADLINE_SECONDS
+            ).close()
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
         return True
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as reply:
         text: str = reply.read().decode()
         return text
 

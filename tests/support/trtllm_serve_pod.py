@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.api import names
 from specdec.desired.trtllm_serve import PORT, PORTS
 from specdec.dry_run.plan import Plan
@@ -25,7 +25,6 @@ from support import trtllm_serve
 from support.ports import reserved
 from support.programs import local
 
-SECONDS = 60.0
 Json = dict[str, Any]
 
 
@@ -85,7 +84,7 @@ class Pod:
             self._start("server", start.server(self.server["command"]), self.server["env"])
             proxy = [sys.executable, *self.proxy["command"][1:]]
             self._start("proxy", proxy, self.proxy["env"])
-            until(lambda: self.status("/health/live") == 200, SECONDS, lambda: "no proxy")
+            until(lambda: self.status("/health/live") == 200, lambda: "no proxy")
         except BaseException:
             self.__exit__()
             raise
@@ -104,7 +103,7 @@ class Pod:
 
     def signalled(self, file: str) -> None:
         """Wait until the simulation creates a file."""
-        until((self.signals / file).exists, SECONDS, lambda: f"no {file}")
+        until((self.signals / file).exists, lambda: f"no {file}")
 
     def probe(self, name: str) -> str:
         """Run a probe of the server's container once; return its message, empty on success."""
@@ -144,7 +143,7 @@ class Pod:
         """Return the HTTP status of a request without a body; 0 if the connection failed."""
         request = urllib.request.Request((url or self.url) + path, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
                 return int(reply.status)
         except urllib.error.HTTPError as error:
             return error.code

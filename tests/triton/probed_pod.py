@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import Programs, programs
 from specdec.triton.repository import RepositoryPlan
@@ -24,7 +24,6 @@ TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
 ENGINES = (TARGET, DRAFT)
 PATIENCE = 3.0
-SECONDS = 60.0
 # The failure thresholds of the pod's probes.
 FAILURES = 3
 # Longer than any test, so that only the test ends the load of a rank.
@@ -48,7 +47,7 @@ class Pod:
             local(program),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_SECONDS,
             check=False,
             env={**os.environ, **paths},
         )
@@ -64,14 +63,14 @@ class Pod:
         """Return whether Triton reports that it and its models are ready."""
         try:
             url = f"http://127.0.0.1:{self.server.http_port}/v2/health/ready"
-            with urllib.request.urlopen(url, timeout=30) as reply:
+            with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as reply:
                 return bool(reply.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
     def rank(self, engine: str) -> int:
         """Return the process id of an engine's rank, once the rank accepts signals."""
-        until(lambda: self.loads(engine), SECONDS, lambda: f"{engine} starts no rank")
+        until(lambda: self.loads(engine), lambda: f"{engine} starts no rank")
         processes = self.server.processes()
         (rank,) = (process for process in processes if is_rank(command_of(process), engine))
         return rank
@@ -82,7 +81,6 @@ class Pod:
         while waiting:
             until(
                 lambda: any(self.loads(engine) for engine in waiting),
-                SECONDS,
                 lambda: f"none of {waiting} starts to load",
             )
             (engine,) = (engine for engine in waiting if self.loads(engine))

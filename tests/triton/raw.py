@@ -10,11 +10,12 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cluster.processes import DEADLINE_SECONDS
+
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 _END_STREAM, _ACK, _END_HEADERS, PRIORITY = 0x1, 0x1, 0x4, 0x20
 # A server needs two seconds for a body of many chunks, and twenty beside other test lanes.
-_SECONDS = 60.0
 
 # Whether both sides add a header to their tables (RFC 7541, 6.2).
 INDEXED, PLAIN, NEVER = 0x40, 0x00, 0x10
@@ -127,7 +128,7 @@ class _Connection:
 
     def ask(self, calls: Iterable[Call]) -> list[Reply]:
         """Send calls in turn on one connection; `closed` marks the call at which it ended."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS) as link:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_SECONDS) as link:
             try:
                 link.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
                 for at, call in enumerate(calls):
@@ -182,7 +183,7 @@ def grpc(port: int, *calls: Call) -> list[Reply]:
 
 def http(port: int, *parts: bytes) -> int | None:
     """Send bytes as given, and return the status of the answer; None without an answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=_SECONDS) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS) as link:
         answer = b""
         try:
             for part in parts:

@@ -9,6 +9,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from cluster.processes import DEADLINE_SECONDS
+
 
 class Service:
     """An address in front of servers, as a context manager.
@@ -48,7 +50,7 @@ class Service:
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_SECONDS)
 
     async def _end(self) -> None:
         self._server.close()

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from campaigns import battery
 from campaigns.good import GOOD, request_of
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 
@@ -67,10 +67,14 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         for _ in range(_STREAMS):
             with suppress(grpc.RpcError):
-                list(stub.ModelStreamInfer(iter([request]), metadata=codes, timeout=10))
+                list(
+                    stub.ModelStreamInfer(
+                        iter([request]), metadata=codes, timeout=DEADLINE_SECONDS
+                    )
+                )
             if not server.processes()[1:]:
                 break
-        until(lambda: not server.processes()[1:], 60, lambda: "the server lives")
+        until(lambda: not server.processes()[1:], lambda: "the server lives")
         assert server.stop() == -signal.SIGSEGV
         for process in models:
             with suppress(ProcessLookupError):
@@ -96,7 +100,7 @@ def test_classes_of_a_string_output_crash_this_release_of_triton(
         with pytest.raises(grpc.RpcError):
             list(call)
         # The server's process remains for a moment, and `stop` returns its status.
-        until(lambda: not server.processes()[1:], 60, lambda: "the server lives")
+        until(lambda: not server.processes()[1:], lambda: "the server lives")
         assert server.stop() == -signal.SIGFPE
         # Otherwise some processes of the server's models would wait forever.
         for process in models:

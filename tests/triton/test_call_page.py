@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from support.quickstarts import ROOT, typed
 from support.triton_server import Server
 
@@ -30,7 +31,7 @@ def sent(server: Server, curl: list[str]) -> list[str]:
     assert (program, option) == ("curl", "-d")
     assert flags in ("-s", "-sN")
     url = url.replace("localhost:8000", f"127.0.0.1:{server.http_port}")
-    with urllib.request.urlopen(url, body.encode(), timeout=60) as reply:
+    with urllib.request.urlopen(url, body.encode(), timeout=DEADLINE_SECONDS) as reply:
         lines = [line for line in reply.read().decode().splitlines() if line]
     return [json.loads(line.removeprefix("data: "))["text_output"] for line in lines]
 
@@ -50,7 +51,9 @@ def test_curl_gets_the_answer_of_the_target(server: Server, command: list[str], 
 def test_program_prints_the_answer_of_the_target(server: Server, program: str, text: str) -> None:
     code = program.replace("localhost:8001", server.url)
     argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(text)
 

@@ -25,7 +25,7 @@ COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")
 
 def counts(server: Server) -> list[float]:
     # Triton opens the metrics port last.
-    until(lambda: reads(server), 60, lambda: "the metrics do not answer")
+    until(lambda: reads(server), lambda: "the metrics do not answer")
     return [server.metric(f"specdec_{name}_total") for name in COUNTS]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
@@ -51,9 +51,12 @@ def begun(server: Server, model: str) -> float:
 def drain(server: Server) -> None:
     """Stop the server as the kubelet does: run the hook, then send SIGTERM."""
     hook = launch.pre_stop(
-        PLAIN, linger_seconds=0, exit_timeout_seconds=60, metrics_port=server.metrics_port
+        PLAIN,
+        linger_seconds=0,
+        exit_timeout_seconds=DEADLINE_SECONDS,
+        metrics_port=server.metrics_port,
     )
-    subprocess.run(local(hook), check=True, timeout=90)
+    subprocess.run(local(hook), check=True)
     assert server.stop() == 0
 
 
@@ -72,7 +75,7 @@ def test_answers_in_flight_are_finished(
         with stream(server.url, BLS, **values(number, streams=True)) as answer:
             parts = iter(answer)
             received = [next(parts)]
-            all_begun.wait(30)
+            all_begun.wait(DEADLINE_SECONDS)
             received.extend(parts)
         return text(received)
 
@@ -81,7 +84,7 @@ def test_answers_in_flight_are_finished(
             text(ask(server.url, BLS, **values(number, streams=True))) for number in range(CLIENTS)
         ]
         answers = [pool.submit(client, number) for number in range(CLIENTS)]
-        all_begun.wait(30)
+        all_begun.wait(DEADLINE_SECONDS)
         drain(server)
         assert [answer.result() for answer in answers] == desired
 
@@ -105,7 +108,6 @@ def test_answers_of_the_ensemble_in_flight_are_finished(
         answers = [pool.submit(answer, number) for number in range(CLIENTS)]
         until(
             lambda: begun(server, "tensorrt_llm") == before + CLIENTS,
-            30,
             lambda: "the engine has not begun every answer",
         )
         drain(server)
@@ -114,6 +116,9 @@ def test_answers_of_the_ensemble_in_flight_are_finished(
 
 def test_a_server_without_work_is_drained_at_once(server: Server) -> None:
     hook = launch.pre_stop(
-        PLAIN, linger_seconds=0, exit_timeout_seconds=600, metrics_port=server.metrics_port
+        PLAIN,
+        linger_seconds=0,
+        exit_timeout_seconds=2 * DEADLINE_SECONDS,
+        metrics_port=server.metrics_port,
     )
-    subprocess.run(local(hook), check=True, timeout=60)
+    subprocess.run(local(hook), check=True, timeout=DEADLINE_SECONDS)

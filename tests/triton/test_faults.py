@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import programs
 from specdec.triton.repository import RepositoryPlan, render
@@ -93,7 +93,9 @@ def probe(server: Server) -> str:
     program = programs(
         PLAIN, [TARGET], attempt_seconds=1, patience_seconds=60, http_port=server.http_port
     ).liveness
-    done = subprocess.run(local(program), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        local(program), capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
     assert bool(done.returncode) == bool(done.stderr)
     return done.stderr.strip()
 
@@ -102,7 +104,7 @@ def in_flight(server: Server, count: int) -> None:
     def reached() -> bool:
         return server.metric("specdec_requests_in_flight") == count
 
-    until(reached, STALL_SECONDS, lambda: f"not {count} answers are in flight")
+    until(reached, lambda: f"not {count} answers are in flight")
 
 
 def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
@@ -111,7 +113,7 @@ def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
     with stream(server.url, BLS, stream=True, end_id=-1, **values) as answer:
         parts = iter(answer)
         next(parts)
-        begun.wait(STALL_SECONDS)
+        begun.wait(DEADLINE_SECONDS)
         try:
             list(parts)
         except RefusedError as error:
@@ -127,7 +129,7 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
     plan = replace(
         draft_target_plan,
         # A call of the draft takes longer than the test, a call of the target only a moment.
-        draft=replace(draft_target_plan.draft, step_latency_ms=60_000.0),
+        draft=replace(draft_target_plan.draft, step_latency_ms=2000.0 * DEADLINE_SECONDS),
         target=replace(draft_target_plan.target, step_latency_ms=20.0),
     )
     with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(5) as pool:
@@ -136,15 +138,15 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         speculative = pool.submit(answers, server, BLS)
         in_flight(server, len(PROMPTS))
         os.kill(server.process_of(DRAFT), signal.SIGKILL)
-        assert speculative.result(STALL_SECONDS) == expected
+        assert speculative.result(DEADLINE_SECONDS) == expected
         assert draft_errors(server) == len(PROMPTS)
         in_flight(server, 0)
 
         begun = threading.Barrier(len(PROMPTS) + 1)
         plain = [pool.submit(last_message, server, n, begun) for n in range(len(PROMPTS))]
-        begun.wait(STALL_SECONDS)
+        begun.wait(DEADLINE_SECONDS)
         os.kill(server.process_of(TARGET), signal.SIGKILL)
-        messages = [future.result(STALL_SECONDS) for future in plain]
+        messages = [future.result(DEADLINE_SECONDS) for future in plain]
         assert all(message.startswith(f"{TARGET}: ") for message in messages)
         assert any("its process ended during the call: ask again" in text for text in messages)
         in_flight(server, 0)

@@ -23,7 +23,6 @@ SLOTS = 2
 # More than the BLS holds: two requests on its threads, eight in its queue, and a batch of sixteen
 # that Triton has passed to it.
 MANY = 40
-STALL_SECONDS = 60.0
 # About twelve seconds with the latency below, so that the test cancels requests before their end.
 LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_id": -1}
 
@@ -59,7 +58,7 @@ def holds(server: Server, running: int, waiting: int) -> None:
         seen.update({name: server.metric(f"specdec_requests_{name}") for name in names})
         return (seen["running"], seen["waiting"]) == (running, waiting)
 
-    until(reached, STALL_SECONDS, lambda: f"not {running} running and {waiting} waiting: {seen}")
+    until(reached, lambda: f"not {running} running and {waiting} waiting: {seen}")
 
 
 def test_gauges_count_requests_beyond_the_slots(
@@ -115,7 +114,7 @@ def test_endpoint_adds_the_queue_of_the_server(
                 page = endpoint.get("/metrics")
                 return all(line in page.splitlines() for line in lines)
 
-            until(reached, STALL_SECONDS, lambda: f"not {lines} in {page}")
+            until(reached, lambda: f"not {lines} in {page}")
 
         shows(0, 0)
         requests(SLOTS + MANY)

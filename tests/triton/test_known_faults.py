@@ -16,7 +16,6 @@ from triton import raw
 
 pytestmark = pytest.mark.when_changed("servers")
 
-_SECONDS = 60.0
 _FIXED = (
     "this tritonserver survives {}: its fault is fixed. Take it out of this test, and correct "
     "`triton` and `advisories` in support.yaml and its paragraph in docs/operations.md"
@@ -54,7 +53,7 @@ def test_a_single_body_crashes_the_server(
     """This test fails with the first fixed tritonserver; then update the documentation."""
     with Server(executable, render(draft_target_plan), tmp_path) as server:
         raw.http(server.http_port, ATTACKS[name])
-        until(lambda: server.status() is not None, _SECONDS, lambda: _FIXED.format(name))
+        until(lambda: server.status() is not None, lambda: _FIXED.format(name))
         assert server.status() == -signal.SIGSEGV
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.repository import RepositoryPlan, render
 from support.processor_time import processor_seconds
 from support.server_memory import memory_of
@@ -30,7 +30,6 @@ LIMIT = 64 * 1024
 # Processor time, which a busy machine does not change. Refusing all prompts takes about 0.4 s of
 # it; tokenizing 10 MB took 7 s and more.
 REFUSAL_SECONDS = 3.0
-STALL_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def good_client(server: Server, model: str) -> Iterator[None]:
             more_answers(client)
         finally:
             client.stop()
-            running.result(STALL_SECONDS)
+            running.result(DEADLINE_SECONDS)
 
 
 def used_seconds(server: Server) -> float:
@@ -97,7 +96,7 @@ def used_seconds(server: Server) -> float:
 
 def more_answers(client: GoodClient) -> None:
     known = client.answers
-    until(lambda: client.answers > known + 3, STALL_SECONDS, lambda: "no answers")
+    until(lambda: client.answers > known + 3, lambda: "no answers")
 
 
 @pytest.mark.parametrize("model", [BLS, ENSEMBLE])
@@ -109,7 +108,7 @@ def test_large_prompts_are_refused_while_short_ones_are_answered(
     before = used_seconds(attacked)
     with good_client(attacked, model), ThreadPoolExecutor(len(sizes)) as pool:
         attacks = [pool.submit(refusal, attacked, model, text_input=large) for large in prompts]
-        sentences = [attack.result(STALL_SECONDS) for attack in attacks]
+        sentences = [attack.result(DEADLINE_SECONDS) for attack in attacks]
     for size, sentence in zip(sizes, sentences, strict=True):
         assert f"text_input has {size} bytes, more than the limit of {LIMIT} " in sentence
         assert "send a shorter prompt" in sentence
@@ -149,7 +148,6 @@ def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -
 
     until(
         lambda: left_by_six() < size,
-        STALL_SECONDS,
         lambda: f"{memory_of(attacked).memory} bytes are held, and more after each prompt",
     )
 
@@ -170,4 +168,4 @@ def test_short_prompts_are_answered_while_long_ones_are_encoded(
         assert text(answer)
         assert not all(future.done() for future in pending)
         # The prompts are too long for the engine, which shows only after their tokenization.
-        assert all("tensorrt_llm: " in future.result(STALL_SECONDS) for future in pending)
+        assert all("tensorrt_llm: " in future.result(DEADLINE_SECONDS) for future in pending)

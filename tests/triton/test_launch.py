@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tritonclient.grpc as grpc
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.triton_client import ask, text
 from support.triton_server import Server, ServerError
@@ -31,7 +32,9 @@ pytestmark = pytest.mark.when_changed("servers")
 def test_what_changes_the_server_is_closed(server: Server, path: str) -> None:
     body = b"{}" if "repository" in path else None
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", body, timeout=30)
+        urllib.request.urlopen(
+            f"http://127.0.0.1:{server.http_port}{path}", body, timeout=DEADLINE_SECONDS
+        )
 
 
 def test_what_changes_the_server_is_closed_over_grpc(server: Server) -> None:
@@ -59,7 +62,7 @@ def test_no_client_can_send_the_header_that_opens_it(server: Server) -> None:
 def test_generate_stream_over_http(server: Server, model: str) -> None:
     body = json.dumps({"text_input": "def f(", "max_tokens": 8, "stream": True}).encode()
     url = f"http://127.0.0.1:{server.http_port}/v2/models/{model}/generate_stream"
-    with urllib.request.urlopen(url, body, timeout=30) as reply:
+    with urllib.request.urlopen(url, body, timeout=DEADLINE_SECONDS) as reply:
         events = [line for line in reply.read().decode().splitlines() if line]
     pieces = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
     whole = text(

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.dataset import Entry
@@ -92,7 +93,7 @@ def post(server: Server, values: dict[str, Any], *, stream: bool = False, name: 
     url = f"http://127.0.0.1:{server.http_port}/v2/models/{MODEL}/{verb}"
     body = {"text_input": PROMPT, **values, **({"id": name} if name else {})}
     asked = urllib.request.Request(url, json.dumps(body).encode())
-    with urllib.request.urlopen(asked, timeout=120) as reply:
+    with urllib.request.urlopen(asked, timeout=DEADLINE_SECONDS) as reply:
         text = reply.read().decode()
     if not stream:
         return json.loads(text)

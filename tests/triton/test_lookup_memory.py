@@ -70,7 +70,7 @@ def test_text_helps_its_own_scope_and_changes_nothing_for_another(
         return sum(did["memory"] > 0 for _, did in again) > PROMPTS / 2
 
     # The server learns a text only after it has sent the answer.
-    until(helps, 60, lambda: "the texts of a scope did not help it")
+    until(helps, lambda: "the texts of a scope did not help it")
     assert 0 < remembering.metric("specdec_lookup_memory_bytes") <= 2**20
     other = [ask(remembering, prompt, f"other {number}") for number, prompt in asked]
     # Texts without a scope, and texts of other scopes, do not affect these requests.
@@ -142,7 +142,7 @@ def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
         seconds(slow, prompt, None)
         grows = growth(slow)
         unseen = seconds(slow, prompt, f"first {number}")
-        until(grows, 60, lambda: "the text was not learned")
+        until(grows, lambda: "the text was not learned")
         other.append(seconds(slow, prompt, f"second {number}") - unseen)
         own.append(seconds(slow, prompt, f"first {number}") - unseen)
     # The test can detect a difference: texts of the same scope make answers faster.

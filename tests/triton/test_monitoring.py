@@ -115,7 +115,7 @@ def test_top_reads_what_a_server_exports(
             grown = request_count(text) - (seen[0]["requests"] if seen else request_count(text))
             return grown == 3 * len(seen) and summed(text)["specdec_requests_in_flight"] == 0
 
-        until(counted, 60, lambda: f"not all is counted: {text}")
+        until(counted, lambda: f"not all is counted: {text}")
         seen.append(summed(text) | {"requests": request_count(text)})
         return text
 

@@ -14,7 +14,7 @@ from typing import Any
 import openai
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.connection import of_url
@@ -216,7 +216,7 @@ def test_disconnect_ends_the_request(
         with opened.completions.create(**asked, stream=True) as stream:
             next(iter(stream))
         metrics = partial(running.get, "/metrics")
-        until(lambda: 'status="499"} 1.0' in metrics(), 60, metrics)
+        until(lambda: 'status="499"} 1.0' in metrics(), metrics)
 
 
 def test_sigterm_waits_for_a_stream(newer_server: Server) -> None:
@@ -228,7 +228,7 @@ def test_sigterm_waits_for_a_stream(newer_server: Server) -> None:
         first = next(iter(stream))
         running.process.terminate()
         rest = list(stream)
-        assert running.process.wait(30) == 0
+        assert running.process.wait(DEADLINE_SECONDS) == 0
     assert first.choices[0].finish_reason is None
     assert rest[-1].choices[0].finish_reason == "length"
 

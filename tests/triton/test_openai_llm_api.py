@@ -15,6 +15,7 @@ from typing import Any
 import openai
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.dry_run.plan import Plan, make
 from specdec.dry_run.resource import read
 from support.golden_cases import SAMPLES
@@ -65,7 +66,7 @@ def expected(server: Server) -> str:
     url = f"http://127.0.0.1:{server.http_port}/v2/models/tensorrt_llm/generate"
     body = {"text_input": PROMPT, "sampling_param_max_tokens": LENGTH}
     request = urllib.request.Request(url, json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=120) as reply:
+    with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
         return str(json.loads(reply.read())["text_output"])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.triton import contract
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import Arrays, ask, ask_once
@@ -121,7 +122,9 @@ def post(server: Server, model: str, endpoint: str, **body: Any) -> dict[str, An
     """Return the answer of a model's HTTP endpoint."""
     url = f"http://127.0.0.1:{server.http_port}/v2/models/{model}/{endpoint}"
     content = json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, content), timeout=60) as reply:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, content), timeout=DEADLINE_SECONDS
+    ) as reply:
         answer: dict[str, Any] = json.load(reply)
     return answer
 

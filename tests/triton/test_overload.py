@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tritonclient.grpc as grpc
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import request_inputs
 from support.triton_server import Server
@@ -16,7 +17,6 @@ from support.triton_server import Server
 pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
-STALL_SECONDS = 60.0
 
 
 def outcome(server: Server, number: int) -> tuple[str, str]:
@@ -24,7 +24,7 @@ def outcome(server: Server, number: int) -> tuple[str, str]:
     values = {"text_input": f"def f{number}():\n", "max_tokens": 8}
     with grpc.InferenceServerClient(server.url) as client:
         try:
-            client.infer(BLS, request_inputs(values), client_timeout=STALL_SECONDS)
+            client.infer(BLS, request_inputs(values), client_timeout=DEADLINE_SECONDS)
         except grpc.InferenceServerException as error:
             return str(error.status()), str(error.message())
     return "", ""

@@ -98,7 +98,7 @@ def counted(server: Server, endpoint: OpenAIEndpoint, first: Series) -> Series:
         names = ("nv_inference_request_success", "nv_inference_request_failure")
         return all(clients(last, name) > clients(first, name) for name in names)
 
-    until(all_grew, 60, lambda: f"not all is counted: {last}")
+    until(all_grew, lambda: f"not all is counted: {last}")
     return last
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch, start
 from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
@@ -32,7 +32,6 @@ from triton.probed_pod import (
     ENGINES,
     FAILURES,
     PATIENCE,
-    SECONDS,
     TARGET,
     Pod,
     pod,
@@ -58,7 +57,6 @@ def test_startup_needs_a_token_of_both_engines(prespawned: Pod) -> None:
     prespawned.load(TARGET)
     until(
         lambda: prespawned.probe("startup").startswith(f"{DRAFT} gave no token within"),
-        SECONDS,
         lambda: "the target gives no token",
     )
     prespawned.load(DRAFT)
@@ -78,7 +76,6 @@ def test_rank_that_fails_while_it_loads_never_lets_a_pod_start(
     # The other engine is loaded only a moment after the signal; until then a probe may name it.
     until(
         lambda: reason in prespawned.probe("startup"),
-        SECONDS,
         lambda: f"no probe reports: {reason}",
     )
     assert prespawned.fails("startup", reason)
@@ -90,7 +87,7 @@ def assert_pod_is_left_unready(made: Pod, failed: str) -> None:
     assert made.probe("startup") == made.probe("readiness") == made.probe("liveness") == ""
     os.kill(made.rank(failed), signal.SIGKILL)
     made.age()
-    until(lambda: bool(made.probe("readiness")), SECONDS, lambda: "the pod stays ready")
+    until(lambda: bool(made.probe("readiness")), lambda: "the pod stays ready")
     assert made.fails("readiness", f"{failed} gave no token within")
     assert made.reports_itself_ready()
     assert f"{failed}: no token and no progress" in made.probe("liveness")
@@ -119,7 +116,7 @@ def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
             assert made.probe("startup") == "the server is not ready"
             assert not made.reports_itself_ready()
             made.load(engine)
-        ready.result(SECONDS)
+        ready.result(DEADLINE_SECONDS)
         assert_pod_is_left_unready(made, TARGET)
 
 
@@ -137,7 +134,7 @@ def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
         values = {"text_input": "def f(", "max_tokens": 200, "end_id": -1}
         for _ in range(40):
             pool.submit(ask, server.url, "ensemble", **values)
-        until(lambda: requests(server) == 40, SECONDS, lambda: "the engine is not full")
+        until(lambda: requests(server) == 40, lambda: "the engine is not full")
         accepted = server.metric("nv_inference_request_success")
         ends = time.monotonic() + 2 * PATIENCE
 
@@ -146,7 +143,7 @@ def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
             assert made.probe("liveness") == ""
             return time.monotonic() >= ends
 
-        until(stays_ready_to_the_end, SECONDS, lambda: "the probes take too long", step=0.5)
+        until(stays_ready_to_the_end, lambda: "the probes take too long", step=0.5)
         assert requests(server) >= 16
         draft = 1
         assert server.metric("nv_inference_request_success") <= accepted + draft
@@ -172,11 +169,11 @@ def test_step_longer_than_the_probe_waits_takes_no_pod_out(
     ):
         made = pod(server, tmp_path, patience_seconds=600.0)
         # The first attempt's answer comes a minute later: its step proves that the engine works.
-        until(lambda: made.probe("startup") == "", SECONDS, lambda: "the pod does not start")
+        until(lambda: made.probe("startup") == "", lambda: "the pod does not start")
         before = requests(server)
         made.age()
         pool.submit(ask, server.url, "ensemble", text_input="def f(", max_tokens=4)
-        until(lambda: requests(server) > before, SECONDS, lambda: "the engine has no work")
+        until(lambda: requests(server) > before, lambda: "the engine has no work")
         for _ in range(FAILURES):
             assert made.probe("readiness") == ""
         server.kill()
@@ -223,7 +220,7 @@ def test_probes_leave_the_metrics_of_speculation_alone(
     with Server(executable, render(draft_target_plan), tmp_path) as server:
         made = pod(server, tmp_path)
         # Triton opens the port of its metrics last.
-        until(lambda: listens(server.metrics_port), SECONDS, lambda: "no metrics")
+        until(lambda: listens(server.metrics_port), lambda: "no metrics")
         before = served(server)
         assert made.probe("startup") == ""
         made.age()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.traffic import Baseline, Client, Tally
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
@@ -57,7 +57,7 @@ def answered(tallies: list[Tally], more: int) -> None:
         return sum(tally.did.total() for tally in tallies)
 
     goal = requests() + more
-    until(lambda: requests() >= goal, 120, lambda: "clients get no answers")
+    until(lambda: requests() >= goal, lambda: "clients get no answers")
 
 
 def test_a_rolling_restart_loses_no_request(
@@ -84,12 +84,12 @@ def test_a_rolling_restart_loses_no_request(
             hook = launch.pre_stop(
                 PLAIN,
                 linger_seconds=0,
-                reconnect_seconds=60,
-                exit_timeout_seconds=60,
+                reconnect_seconds=DEADLINE_SECONDS,
+                exit_timeout_seconds=DEADLINE_SECONDS,
                 metrics_port=old.metrics_port,
                 client_ports=(old.http_port, old.grpc_port),
             )
-            subprocess.run(local(hook), check=True, timeout=150)
+            subprocess.run(local(hook), check=True)
             assert service.connections > before, "the old server went while clients were with it"
             assert old.stop() == 0
             answered(tallies, 3 * CLIENTS)

@@ -27,7 +27,6 @@ def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.timeout(150)
 def test_plain_and_speculative_streams_all_end(quick_server: Server) -> None:
     def answers(client: int) -> set[str]:
         length = load.LENGTH if client % 2 else 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.client import Client, Request
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
@@ -25,7 +26,7 @@ def texts(server: Server, *, stream: bool = True) -> list[str]:
     """Return the ensemble's answers to concurrent clients, in the order of the prompts."""
 
     def ask(prompt: str) -> str:
-        with Client(server.url, timeout=60) as client:
+        with Client(server.url, timeout=DEADLINE_SECONDS) as client:
             return client.ask(Request(prompt, max_tokens=8, model="ensemble", stream=stream)).text
 
     with ThreadPoolExecutor(len(PROMPTS)) as clients:

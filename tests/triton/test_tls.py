@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.cli.app import app
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
@@ -85,7 +86,7 @@ def own(authority: str, pair: Pair) -> dict[str, str]:
 def http(server: Server, path: str, body: bytes | None = None) -> int:
     url = f"http://127.0.0.1:{server.http_port}{path}"
     try:
-        with urllib.request.urlopen(url, data=body, timeout=20) as reply:
+        with urllib.request.urlopen(url, data=body, timeout=DEADLINE_SECONDS) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -175,7 +176,7 @@ def served(server: Server) -> str:
     context.set_alpn_protocols(["h2"])
     host, _, port = server.url.rpartition(":")
     with (
-        socket.create_connection((host, int(port)), timeout=20) as plain,
+        socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as plain,
         context.wrap_socket(plain) as secure,
     ):
         return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"")

@@ -20,7 +20,7 @@ import openai
 import pytest
 from typer.testing import CliRunner
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.cli.app import app
 from specdec.client import Entry
 from specdec.client.connection import Connection
@@ -28,7 +28,7 @@ from specdec.jobs import verify_openai
 from specdec.jobs.benchmark import benchmark
 from support.planned_samples import planned
 from support.trtllm_serve import ACCEPTED, DRAFTED
-from support.trtllm_serve_pod import SECONDS, Pod
+from support.trtllm_serve_pod import Pod
 
 SAMPLE = "pytorch-trtllm-serve"
 OLDER, NEWER = "1.2.1", "1.3.0"
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def serving(folder: Path, release: str = NEWER) -> Iterator[Pod]:
     with Pod(planned(SAMPLE), folder, release) as pod:
         pod.signal("loaded", "generates")
-        until(lambda: pod.status("/health/ready") == 200, SECONDS, lambda: "not ready")
+        until(lambda: pod.status("/health/ready") == 200, lambda: "not ready")
         yield pod
 
 
@@ -60,7 +60,7 @@ def clients(pod: Pod) -> Iterator[openai.OpenAI]:
 def refusal(pod: Pod, path: str, body: dict[str, Any]) -> tuple[int, str]:
     request = urllib.request.Request(f"{pod.url}{path}", json.dumps(body).encode())
     with pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=DEADLINE_SECONDS)
     error = raised.value
     with error:
         return error.code, json.loads(error.read())["error"]["message"]
@@ -73,7 +73,7 @@ def test_the_startup_probe_waits_for_a_token(folder: Path) -> None:
         assert "/health_generate did not answer" in pod.probe("startup")
         assert pod.status("/health/ready") == 503
         pod.signal("loaded")
-        until(lambda: pod.status("/health", url=pod.direct) == 200, SECONDS, lambda: "no server")
+        until(lambda: pod.status("/health", url=pod.direct) == 200, lambda: "no server")
         assert "/health_generate answered 500" in pod.probe("startup")
         pod.signal("generates")
         assert not pod.probe("startup")
@@ -133,12 +133,14 @@ def test_only_one_port_has_the_metrics_and_the_statistics_stay_in_the_server(fol
         assert pod.status("/metrics") == 404
         assert pod.status("/v1/models", url=f"http://{pod.metrics}") == 404
         client.chat.completions.create(model=SAMPLE, messages=QUESTION, max_tokens=2)
-        with urllib.request.urlopen(f"http://{pod.metrics}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(
+            f"http://{pod.metrics}/metrics", timeout=DEADLINE_SECONDS
+        ) as reply:
             page = reply.read().decode()
         counted = 'specdec_openai_requests_total{path="/v1/chat/completions",status="200"} 1.0'
         assert counted in page
         assert "trtllm_request_success_total{" in page
-        with urllib.request.urlopen(f"{pod.direct}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"{pod.direct}/metrics", timeout=DEADLINE_SECONDS) as reply:
             assert json.loads(reply.read()) == [{"iter": 1}]
 
 
@@ -205,7 +207,7 @@ def test_a_client_that_leaves_before_its_answer_ends_its_request(folder: Path) -
     with serving(folder) as pod:
         host, port = pod.url.removeprefix("http://").split(":")
         body = json.dumps({"model": SAMPLE, "messages": HOLDING})
-        connection = http.client.HTTPConnection(host, int(port), timeout=SECONDS)
+        connection = http.client.HTTPConnection(host, int(port), timeout=DEADLINE_SECONDS)
         connection.request("POST", "/v1/chat/completions", body)
         pod.signalled("held")
         connection.close()
@@ -247,13 +249,13 @@ def test_a_request_in_flight_is_answered_before_the_server_stops(folder: Path) -
         hook = pod.stop()
         # This is the moment when the proxy's own hook has ended: the kubelet stops the proxy.
         pod.terminate("proxy")
-        until(lambda: pod.status("/v1/models") == 0, SECONDS, lambda: "the proxy still accepts")
+        until(lambda: pod.status("/v1/models") == 0, lambda: "the proxy still accepts")
         assert hook.poll() is None
         assert pod.ended("proxy") is None
         pod.signal("finish")
         assert "".join(c.choices[0].delta.content or "" for c in stream) == "w1 w2 w3 "
-        assert hook.wait(SECONDS) == 0
-        until(lambda: pod.ended("proxy") == 0, SECONDS, lambda: "the proxy does not end")
+        assert hook.wait(DEADLINE_SECONDS) == 0
+        until(lambda: pod.ended("proxy") == 0, lambda: "the proxy does not end")
 
 
 def test_command_and_benchmark_job_compare_two_services(folder: Path) -> None:

@@ -79,4 +79,4 @@ def test_models_of_a_crashed_server_are_killed(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="the server ended with -6"), server:
         pass
     model = int(server.log().split()[1])
-    until(lambda: not command_of(model), 30, lambda: f"process {model} still runs")
+    until(lambda: not command_of(model), lambda: f"process {model} still runs")

@@ -154,7 +154,7 @@ def serving(files: dict[str, str]) -> Iterator[Server]:
                 shutil.copyfile(bls.simulated_engine(), model / f"libtriton_{_SIMULATED}.so")
         with server:
             # The metrics' port opens last.
-            until(lambda: reads(server), 10, lambda: "the metrics do not answer")
+            until(lambda: reads(server), lambda: "the metrics do not answer")
             yield server
 
 
@@ -220,7 +220,7 @@ def steadily(
     with ThreadPoolExecutor(clients) as pool:
         running = [pool.submit(client, number) for number in range(clients)]
         try:
-            until(lambda: len(answered) == clients, 60, lambda: f"only {answered} have an answer")
+            until(lambda: len(answered) == clients, lambda: f"only {answered} have an answer")
             first = _Moment.of(server, model)
             over.wait(seconds)
             last = _Moment.of(server, model)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as grpc
 
+from cluster.processes import DEADLINE_SECONDS
 from support.published_clients.streams import OUTPUTS_OF_FLAG, Inputs, checked, streamed
 from support.triton_client import request_inputs
-
-_SECONDS = 120.0
 
 
 @dataclass
@@ -89,7 +88,7 @@ def _unary(client: Any, model: str, inputs: Inputs, request_id: str) -> Any:
         request_id=request_id,
         callback=lambda result, error: replies.put(error or result),
     )
-    return checked(replies.get(timeout=_SECONDS))
+    return checked(replies.get(timeout=DEADLINE_SECONDS))
 
 
 def _read_tokens(result: Any, reading: Tokens, flags: Sequence[str]) -> None:

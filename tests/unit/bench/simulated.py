@@ -16,6 +16,8 @@ import grpc
 import numpy as np
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
+from cluster.processes import DEADLINE_SECONDS
+
 TYPES = {
     "max_tokens": np.int32,
     "num_draft_tokens": np.int32,
@@ -172,4 +174,4 @@ def served(simulated: Simulated) -> Iterator[str]:
     server.start()
     simulated.stop = lambda: server.stop(grace=None)
     yield f"127.0.0.1:{port}"
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.bench import Report
 from specdec.cli.app import app
 from unit.bench.simulated import Simulated, served
@@ -181,9 +182,9 @@ def test_ctrl_c_keeps_the_measurements(simulated: Simulated, url: str) -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as process:
-        assert simulated.reached(20).wait(60)
+        assert simulated.reached(20).wait(DEADLINE_SECONDS)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 130, errors
     assert errors == ""
     report = Report.from_json(json.loads(output))

@@ -19,6 +19,7 @@ from PIL import Image
 from rich.console import Console
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec import __version__
 from specdec.bench import Report
 from specdec.bench.export import as_csv
@@ -192,7 +193,7 @@ def screenshot(browser: str, folder: Path, width: int) -> NDArray[np.uint8]:
         f"--screenshot={picture}",
         page.as_uri(),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_SECONDS)
     with Image.open(picture) as image:
         return np.asarray(image.convert("RGB"))
 

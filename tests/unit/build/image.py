@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.backends.tensorrt.image import expectations
 from support.image_tree import MODELS, SCRIPTS, package, script, template
 
@@ -156,7 +157,7 @@ class Image:
         """Run a build to its end, and return its termination message and its output."""
         (self.root / "termination.json").unlink(missing_ok=True)
         process = self.start(plan)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=DEADLINE_SECONDS)
         assert "Traceback" not in output, output
         message = json.loads((self.root / "termination.json").read_text(encoding="utf-8"))
         assert process.returncode == (0 if "engine" in message else 1)

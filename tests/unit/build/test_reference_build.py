@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from cluster.processes import DEADLINE_SECONDS
 from support.oracle import Tiny
 from support.reference_engines import BUILD, open_engine, plan
 from unit.build.reference import run
-
-DEADLINE = 60.0
 
 
 def test_an_engine_is_complete_and_described(
@@ -114,7 +113,7 @@ def test_a_killed_build_publishes_nothing_and_the_next_one_succeeds(
         if re.fullmatch(r"progress phase=convert percent=[1-9]\d?\n", line):
             break
     process.send_signal(number)
-    process.communicate(timeout=DEADLINE)
+    process.communicate(timeout=DEADLINE_SECONDS)
     assert not output.exists()
     if number == signal.SIGTERM:
         assert process.returncode == 1

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from unit.build.image import BUILD, Image
 from unit.build.test_tensorrt_build import planned
 
@@ -41,7 +42,7 @@ def stopped_at(image: Image, program: str, plan: dict[str, Any]) -> Iterator[tup
         yield process, pid
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE_SECONDS)
         with suppress(ProcessLookupError):  # the end of a pod would also end the program
             os.kill(pid, signal.SIGKILL)
 
@@ -61,7 +62,7 @@ def test_a_killed_build_goes_on_after_its_last_finished_step(
     plan = three_steps(image)
     with stopped_at(image, program, plan) as (process, pid):
         process.send_signal(number)
-        process.wait(30)
+        process.wait(DEADLINE_SECONDS)
         assert not image.output.exists()
         if number == signal.SIGTERM:
             assert process.returncode == 1
@@ -109,8 +110,8 @@ def test_a_second_builder_waits_and_uses_the_engine(tmp_path: Path) -> None:
         assert second.stdout is not None
         assert second.stdout.readline().startswith("progress phase=wait")
         first.send_signal(signal.SIGTERM)
-        first.wait(30)
-        rest, _ = second.communicate(timeout=30)
+        first.wait(DEADLINE_SECONDS)
+        rest, _ = second.communicate(timeout=DEADLINE_SECONDS)
     assert second.returncode == 0, rest
     assert image.programs() == ["convert", "trtllm-build", "trtllm-build"]
     assert image.left() == ["k1"]
@@ -124,7 +125,7 @@ def test_a_waiting_builder_can_be_stopped(tmp_path: Path) -> None:
         assert second.stdout is not None
         second.stdout.readline()
         second.send_signal(signal.SIGTERM)
-        rest, _ = second.communicate(timeout=30)
+        rest, _ = second.communicate(timeout=DEADLINE_SECONDS)
     assert second.returncode == 1, rest
     assert image.programs() == ["convert"]
 

@@ -11,6 +11,8 @@ import numpy as np
 from tritonclient.grpc import InferResult, model_config_pb2, service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype
 
+from cluster.processes import DEADLINE_SECONDS
+
 END = 0
 VOCABULARY = 256
 INPUTS = (
@@ -157,4 +159,4 @@ def served(pair: Pair) -> Iterator[str]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)

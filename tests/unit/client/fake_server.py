@@ -10,6 +10,8 @@ import grpc
 import numpy as np
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
+from cluster.processes import DEADLINE_SECONDS
+
 INPUTS = (
     "text_input",
     "max_tokens",
@@ -72,7 +74,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.script.asked.set()
-        self.script.answers.wait(10)
+        self.script.answers.wait(DEADLINE_SECONDS)
         self.script.awaited.append(context.is_active())
         response = service_pb2.ModelInferResponse()
         _add(response, "REQUEST_INPUT_LEN", "INT32", np.int32(7).tobytes())

@@ -85,7 +85,7 @@ def test_port_is_forwarded_until_the_command_ends(
     kubectl(tmp_path, monkeypatch, FORWARDS.format(done=str(done)))
     with forwarded({**DEFAULTS, option: address, "other": None}, option, "other") as params:
         assert (params[option], params["other"]) == (local, None)
-        until(done.exists, 30, lambda: "the lines of kubectl are not read")
+        until(done.exists, lambda: "the lines of kubectl are not read")
         process = json.loads(log.read_text("utf-8"))[0]
         assert alive(process)
     assert not alive(process)

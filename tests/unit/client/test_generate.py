@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
@@ -28,7 +29,7 @@ def script() -> Script:
 def url(script: Script) -> Iterator[str]:
     server, address = serve(script)
     yield address
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)
 
 
 def test_chunks_are_concatenated_and_the_last_counts_apply(script: Script, url: str) -> None:

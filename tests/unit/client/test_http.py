@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
@@ -125,4 +126,4 @@ def test_prompts_are_answered_in_order_and_a_failure_affects_no_other() -> None:
     assert result.stdout.splitlines() == ["ab", "ab"]
     assert CliRunner().invoke(app, [*arguments, "--prompt", ""]).exit_code == 2
     assert CliRunner().invoke(app, [*arguments, "--model", "absent"]).exit_code == 1
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.cli.app import app
 from specdec.client.infer import agreement
 from unit.client.fake_pair import Pair, counting, served
@@ -66,7 +67,7 @@ def test_cancellation_exits_with_0_and_a_timeout_with_3(pair: Pair, url: str) ->
     finished = threading.Event()
 
     def slow(ids: Sequence[int]) -> int:
-        finished.wait(60)
+        finished.wait(DEADLINE_SECONDS)
         return counting(ids)
 
     pair.target = slow

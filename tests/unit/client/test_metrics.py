@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.client import RefusedError, UnreachableError, metrics
 from specdec.client.metrics import SourceTotals, SpeculationTotals
 
@@ -48,7 +49,7 @@ def url() -> Iterator[str]:
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join(10)
+    thread.join(DEADLINE_SECONDS)
     server.server_close()
 
 

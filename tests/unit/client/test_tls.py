@@ -11,6 +11,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2_grpc
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.bench import Settings, measure
 from specdec.client import Client, Connection, Request, UnreachableError
 from specdec.client.infer import Inference, infer
@@ -39,7 +40,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", created.key, "-out", created.file, "-days", "1"]
     argv = ["openssl", "req", "-x509", *curve, *files, *names]
-    subprocess.run(argv, check=True, capture_output=True, timeout=30)
+    subprocess.run(argv, check=True, capture_output=True, timeout=DEADLINE_SECONDS)
     return created
 
 
@@ -74,7 +75,7 @@ def test_grpc_client_connects_with_tls_only(certificate: Certificate) -> None:
         pytest.raises(UnreachableError, match=r"closed the connection .* add --tls"),
     ):
         client.ask(Request("x"))
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)
 
 
 def test_coroutines_trust_the_given_authority_only(certificate: Certificate) -> None:
@@ -84,7 +85,7 @@ def test_coroutines_trust_the_given_authority_only(certificate: Certificate) -> 
     assert asyncio.run(infer(trusted, request)).tokens == [98, 99]
     with pytest.raises(UnreachableError, match=r"the TLS connection to .*CERTIFICATE"):
         asyncio.run(infer(Connection(url, 10, tls=True), request))
-    server.stop(grace=None).wait(10)
+    server.stop(grace=None).wait(DEADLINE_SECONDS)
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -14,6 +14,7 @@ import pytest
 from kubernetes.aio.client.exceptions import ApiException
 from pydantic import ValidationError
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.api.conditions import Condition, Transition, Type
 from specdec.api.reasons import EngineReason
 from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, path
@@ -196,7 +197,12 @@ def test_failed_start_logs_one_sentence(
     ]
     base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPECDEC_METRICS_PORT": "0"}
     process = subprocess.run(
-        argv, env=base | environment, capture_output=True, text=True, timeout=60, check=False
+        argv,
+        env=base | environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
     )
     assert process.returncode == 1
     assert message in process.stderr

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from controlplane.operating import Operator, until
 from specdec.cluster import Rejected
 from specdec.controller.leader_election import Lease
@@ -46,7 +47,9 @@ def candidate(server: FakeCluster) -> Lease:
 
 def probe_answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as response:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/healthz", timeout=DEADLINE_SECONDS
+        ) as response:
             return bool(response.status == 200)
     except urllib.error.URLError:
         return False

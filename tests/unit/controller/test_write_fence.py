@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from controlplane.operating import until
 from specdec.controller.leader_election import LeaseLostError
 from specdec.controller.standby import write_fence
@@ -107,7 +108,7 @@ class Api(BaseHTTPRequestHandler):
         if (pid := Api.to_freeze) is not None:
             Api.to_freeze = None
             os.kill(pid, signal.SIGSTOP)
-            Api.may_arrive.wait(60)
+            Api.may_arrive.wait(DEADLINE_SECONDS)
         if self.store(lease):
             self._respond(201, self.lease)
         else:
@@ -169,7 +170,7 @@ def test_holder_resumed_after_expiry_exits_without_a_write(
         assert Api.store({**Api.lease, "spec": spec})
         Api.may_arrive.set()
         holder.send_signal(signal.SIGCONT)
-        assert holder.wait(30) == 1
+        assert holder.wait(DEADLINE_SECONDS) == 1
         # Requests sent before the stop may still arrive.
         assert [started for started in Api.writes if started > frozen] == []
         assert Api.lease["spec"]["holderIdentity"] == "other"

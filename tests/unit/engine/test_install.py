@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from support.reference_engines import PAYLOAD
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ def test_the_launcher_becomes_the_server(dest: Path) -> None:
     process = subprocess.Popen(
         [dest / "bin" / "tritonserver", *hostile], stdout=subprocess.PIPE, text=True, env={}
     )
-    text, _ = process.communicate(timeout=30)
+    text, _ = process.communicate(timeout=DEADLINE_SECONDS)
     lines = text.splitlines()
     given = [line.removeprefix("argument=") for line in lines if line.startswith("argument=")]
     assert given == [f"--backend-directory={dest}/backends", *hostile]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.payload.backend.tensorrtllm.reference_engine import outbox as sending
 from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
     Answer,
@@ -16,7 +16,6 @@ from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
     Outbox,
 )
 from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket
-from support.reference_engines import DEADLINE
 
 FINAL = 1
 Make = Callable[..., Outbox]
@@ -50,7 +49,7 @@ class Sender:
             self.begun.append(response)
             self.flags[response] = flags
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: response not in self._held, DEADLINE)
+            assert self.changed.wait_for(lambda: response not in self._held, DEADLINE_SECONDS)
             if response in self.refuses:
                 raise RuntimeError("closed")
             self.taken.append(response)
@@ -61,19 +60,19 @@ class Sender:
             self.asked += 1
             self.begun.append("question")
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: "question" not in self._held, DEADLINE)
+            assert self.changed.wait_for(lambda: "question" not in self._held, DEADLINE_SECONDS)
             self.taken.append("question")
             return self.disconnected
 
     def await_begun(self, *names: str) -> None:
         """Wait until these calls have begun."""
         with self.changed:
-            assert self.changed.wait_for(lambda: set(names) <= set(self.begun), DEADLINE)
+            assert self.changed.wait_for(lambda: set(names) <= set(self.begun), DEADLINE_SECONDS)
 
     def await_taken(self, name: str) -> None:
         """Wait until this call has returned."""
         with self.changed:
-            assert self.changed.wait_for(lambda: name in self.taken, DEADLINE)
+            assert self.changed.wait_for(lambda: name in self.taken, DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -214,7 +213,7 @@ def test_disconnected_clients_are_cancelled_and_not_checked_after_the_last_respo
     other = Sender()
     open_one = begin(outbox, other)
     with other.changed:
-        assert other.changed.wait_for(lambda: other.asked > 3, DEADLINE)
+        assert other.changed.wait_for(lambda: other.asked > 3, DEADLINE_SECONDS)
     outbox.send(Answer(open_one, 0, "last", last=True))
     other.await_taken("last")
     assert sender.asked == asked
@@ -244,7 +243,7 @@ def test_a_request_is_cancelled_by_its_id_while_it_is_open(make: Make) -> None:
     assert exchange.tickets[0].cancelled
     outbox.send(Answer(exchange, 0, "last", last=True))
     sender.await_taken("last")
-    until(lambda: outbox.cancel("seven") == 0, DEADLINE, lambda: "it stays open", step=0.001)
+    until(lambda: outbox.cancel("seven") == 0, lambda: "it stays open", step=0.001)
 
 
 def test_closing_sends_what_is_queued() -> None:
@@ -257,5 +256,5 @@ def test_closing_sends_what_is_queued() -> None:
     closing = threading.Thread(target=outbox.close)
     closing.start()
     sender.let("0:0")
-    closing.join(DEADLINE)
+    closing.join(DEADLINE_SECONDS)
     assert sender.taken == [*(f"0:{part}" for part in range(5)), "last"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.payload.backend.tensorrtllm.reference_engine import pace as pacing
 from specdec.payload.backend.tensorrtllm.reference_engine import sampling, sequence
 from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
@@ -20,7 +21,7 @@ from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import (
     UNLOADED,
 )
 from support.oracle import Tiny, logits
-from support.reference_engines import DEADLINE, Call, Gate, ask
+from support.reference_engines import Call, Gate, ask
 from unit.engine.conftest import Engine, Start
 
 PROMPT = [5, 9, 14, 3, 77, 20, 31, 8, 60]
@@ -160,7 +161,7 @@ def test_closing_ends_every_request_with_an_error(gated: tuple[Llama, Gate], sta
     closing = threading.Thread(target=scheduler.close)
     closing.start()
     gate.open()
-    closing.join(DEADLINE)
+    closing.join(DEADLINE_SECONDS)
     assert not closing.is_alive()
     assert running.wait().error is UNLOADED
     assert waiting.wait().error is UNLOADED

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from typing_extensions import override
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.payload.backend.tensorrtllm.reference_engine.simulated_rank import SimulatedRank
 from support.oracle import Tiny
-from support.reference_engines import DEADLINE, ask
+from support.reference_engines import ask
 from unit.engine.conftest import Engine, Start
 
 PROMPT = [1, 2, 3]
@@ -31,7 +31,7 @@ def test_rank_serves_from_the_end_of_its_load_to_its_own(rank: SimulatedRank) ->
     os.kill(rank.pid, signal.SIGUSR1)
     assert rank.await_load()
     os.kill(rank.pid, signal.SIGKILL)
-    until(lambda: not rank.serving.is_set(), DEADLINE, lambda: "the rank still serves")
+    until(lambda: not rank.serving.is_set(), lambda: "the rank still serves")
 
 
 def test_rank_loads_for_the_time_it_is_given() -> None:
@@ -62,12 +62,12 @@ def test_no_step_runs_while_the_gate_is_closed(start: Start, engine: Engine) -> 
     gate = Gate()
     scheduler = start(engine(Tiny()), gate=gate)
     call = ask(scheduler, PROMPT, 1)
-    assert gate.reached.acquire(timeout=DEADLINE)
+    assert gate.reached.acquire(timeout=DEADLINE_SECONDS)
     assert (scheduler.steps, call.updates) == (0, [])
     gate.set()
     call.wait()
     assert scheduler.steps == 1
     gate.clear()
     blocked = ask(scheduler, PROMPT, 1)
-    assert gate.reached.acquire(timeout=DEADLINE)
+    assert gate.reached.acquire(timeout=DEADLINE_SECONDS)
     assert (scheduler.steps, blocked.updates) == (1, [])

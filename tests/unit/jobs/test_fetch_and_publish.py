@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.triton import library
 from support.oracle import Tiny
 from support.simulated_cluster import World, resource
@@ -49,7 +50,7 @@ class Node:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=DEADLINE_SECONDS,
         )
         assert done.returncode == 0, done.stderr + done.stdout
         result: dict[str, Any] = json.loads(log.read_text())

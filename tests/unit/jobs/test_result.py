@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.api.reasons import FetchReason
 from specdec.jobs import result
 from specdec.jobs.result import JobError
@@ -88,7 +89,7 @@ sys.exit(result.run(work, "X"))
     done = subprocess.run(
         [sys.executable, "-c", program, str(released)],
         check=False,
-        timeout=60,
+        timeout=DEADLINE_SECONDS,
         env={**os.environ, "SPECDEC_TERMINATION_LOG": str(tmp_path / "log")},
     )
     assert done.returncode == 128 + signal.SIGTERM

@@ -13,6 +13,7 @@ import pytest
 from obstore import exceptions
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.api.networks import Networks
 from specdec.jobs import http_source, s3
 from specdec.jobs.artifact_kind import ArtifactKind
@@ -64,7 +65,7 @@ class Authority:
 
 
 def openssl(*argv: str) -> None:
-    subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=30)
+    subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=DEADLINE_SECONDS)
 
 
 @pytest.fixture(scope="module")

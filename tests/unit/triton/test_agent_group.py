@@ -6,12 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 from specdec.triton.layout import Launch, Mode
 
@@ -89,13 +89,6 @@ class Group:
         return int((self.lab / f"rank-{rank}").read_text().split()[1])
 
 
-def until(true: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
     if shutil.which("mpirun") is None:
@@ -115,35 +108,35 @@ def test_ranks_come_up_in_their_pods_whoever_is_first_and_rank_0_drains(group: G
     leader = group.leader()
     assert not group.ranks()
     group.worker(1)
-    until(lambda: group.ranks() == EVERYWHERE)
+    until(lambda: group.ranks() == EVERYWHERE, lambda: f"ranks: {group.ranks()}")
 
     # The whole group gets SIGTERM: workers wait for the leader, whose hook ends rank 0.
     for worker in group.workers:
         worker.send_signal(signal.SIGTERM)
     os.kill(group.pid(0), signal.SIGTERM)
-    assert leader.wait(120) == 0
+    assert leader.wait(DEADLINE_SECONDS) == 0
     assert (group.lab / "drained").exists()
-    assert [worker.wait(120) for worker in group.workers] == [0, 0]
+    assert [worker.wait(DEADLINE_SECONDS) for worker in group.workers] == [0, 0]
 
 
 def test_a_worker_that_is_killed_ends_the_group(group: Group) -> None:
     group.worker(1)
     group.worker(2)
     leader = group.leader()
-    until(lambda: group.ranks() == EVERYWHERE)
+    until(lambda: group.ranks() == EVERYWHERE, lambda: f"ranks: {group.ranks()}")
     os.kill(group.pid(2), signal.SIGKILL)
-    assert leader.wait(120) != 0
+    assert leader.wait(DEADLINE_SECONDS) != 0
     for worker in group.workers:
-        worker.wait(120)
+        worker.wait(DEADLINE_SECONDS)
 
 
 def test_a_worker_without_a_leader_ends_on_sigterm(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("the key of the group, long enough")
     own = {"SPECDEC_GROUP_ADDRESS": "127.0.0.9", "SPECDEC_GROUP_KEY": str(tmp_path / "key")}
     with subprocess.Popen([sys.executable, str(AGENT), "serve"], env=os.environ | own) as worker:
-        until(lambda: listens("127.0.0.9"), 20)
+        until(lambda: listens("127.0.0.9"), lambda: "no worker listens")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(10) == 0
+        assert worker.wait(DEADLINE_SECONDS) == 0
 
 
 def test_a_worker_runs_the_daemon_of_its_leader_and_ends_with_it(tmp_path: Path) -> None:
@@ -161,8 +154,8 @@ def test_a_worker_runs_the_daemon_of_its_leader_and_ends_with_it(tmp_path: Path)
     program += "lambda host, leader: leader; sys.exit(agent.main(sys.argv[2:]))"
     call = [sys.executable, "-c", program, str(AGENT.parent), "call", "20", "worker-1", "orted -x"]
     with subprocess.Popen([sys.executable, str(AGENT), "serve"], env=os.environ | own) as worker:
-        assert subprocess.run(call, env=os.environ | own, timeout=60).returncode == 7
-        assert worker.wait(10) == 7
+        assert subprocess.run(call, env=os.environ | own, timeout=DEADLINE_SECONDS).returncode == 7
+        assert worker.wait(DEADLINE_SECONDS) == 7
     assert (tmp_path / "asked").read_text() == "-x\n"
 
 
@@ -175,6 +168,6 @@ def test_an_idle_worker_stops_on_sigterm(group: Group) -> None:
     group.worker(1)
     (worker,) = group.workers
     # The worker handles SIGTERM before it listens; a caller without the key does not end it.
-    until(lambda: listens("127.0.0.2"))
+    until(lambda: listens("127.0.0.2"), lambda: "no worker listens")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(10) == 0
+    assert worker.wait(DEADLINE_SECONDS) == 0

@@ -63,9 +63,7 @@ def test_a_model_s_process_counts_as_dead_before_its_parent_waits_for_it(tmp_pat
         with server(tmp_path, port) as child:
             assert alive.check(port, 60.0) is None
             os.kill(child, signal.SIGKILL)
-            until(
-                lambda: alive.check(port, 60.0) is not None, 30, lambda: "the process is not dead"
-            )
+            until(lambda: alive.check(port, 60.0) is not None, lambda: "the process is not dead")
             assert "has died" in str(alive.check(port, 60.0))
             # A dead process of another server does not count.
             assert list(alive.dead(port + 1)) == []

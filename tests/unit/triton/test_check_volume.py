@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.jobs import manifests, volume
 from specdec.payload.serving import check_volume
 from specdec.triton import start
@@ -186,7 +186,7 @@ def report(process: subprocess.Popen[str]) -> list[str]:
 
 def test_a_server_starts_at_once_when_all_is_as_published(published: Published) -> None:
     with server(published) as process:
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=DEADLINE_SECONDS)
     assert (out.splitlines(), error) == ([STARTED], "")
 
 
@@ -202,7 +202,7 @@ def test_a_server_waits_for_the_repair_and_then_starts(published: Published) -> 
         (published.repository / "foreign" / "1").rmdir()
         (published.repository / "foreign").rmdir()
         published.publish()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=DEADLINE_SECONDS)
     assert out.splitlines()[-1] == STARTED
 
 
@@ -210,14 +210,16 @@ def test_a_server_has_the_signals_of_a_fresh_process(published: Published) -> No
     """Python ignores SIGPIPE, and a program that replaces the process would inherit this."""
     own = ["grep", "SigIgn", "/proc/self/status"]
     argv = local(start.checked(own, str(published.manifest), 9))
-    out = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    out = subprocess.run(
+        argv, check=True, capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    ).stdout
     assert int(out.split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
 
 
 def test_a_server_that_is_not_repaired_ends_with_a_sentence(published: Published) -> None:
     os.truncate(published.engine / "rank0.engine", 3)
     with server(published, seconds=0) as process:
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 1
     assert error == (
         "the draft engine k: rank0.engine has 3 bytes, not 7: not repaired within 0 seconds\n"
@@ -229,5 +231,5 @@ def test_a_pod_that_is_deleted_does_not_wait(published: Published) -> None:
     with server(published) as process:
         report(process)
         process.send_signal(signal.SIGTERM)
-        until(lambda: process.poll() is not None, 30, lambda: "it goes on after SIGTERM")
+        until(lambda: process.poll() is not None, lambda: "it goes on after SIGTERM")
     assert process.returncode == 143

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.payload.serving import drain
 
 # The tables contain: the listener of 8001 (0x1F41); two connections to it, one closed by its
@@ -70,10 +71,10 @@ def test_the_server_serves_on_until_its_clients_have_left(
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        assert polled.wait(30)
+        assert polled.wait(DEADLINE_SECONDS)
         assert not left.is_set()
         client.close()
-        assert left.wait(30), "no client is connected any more"
+        assert left.wait(DEADLINE_SECONDS), "no client is connected any more"
         waiting.join()
 
 

@@ -227,11 +227,11 @@ def test_dead_rank_is_reported_before_anybody_has_waited_for_it(server: Server) 
     plan = server.plan(ranks=2, mark=mark)
     ranks = [rank(mark, number) for number in range(2)]
     try:
-        until(lambda: engines.ranks(mark) == 2, 30, lambda: "the ranks do not run")
+        until(lambda: engines.ranks(mark) == 2, lambda: "the ranks do not run")
         engines.startup(plan)
         assert engines.readiness(plan) == ""
         os.killpg(ranks[1].pid, signal.SIGKILL)
-        until(lambda: engines.ranks(mark) == 1, 30, lambda: "the rank runs")
+        until(lambda: engines.ranks(mark) == 1, lambda: "the rank runs")
         assert engines.readiness(plan) == "1 of 2 ranks have died"
     finally:
         for process in ranks:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.api.methods.draft_target import Placement, Topology
 from specdec.payload.serving import check_volume, engines
 from specdec.triton import launch, start
@@ -201,7 +202,7 @@ def run_hook(port: int, timeout: int) -> int:
     hook = launch.pre_stop(
         PLAIN, linger_seconds=0, exit_timeout_seconds=timeout, metrics_port=port
     )
-    return subprocess.run(local(hook), check=False, timeout=60).returncode
+    return subprocess.run(local(hook), check=False, timeout=DEADLINE_SECONDS).returncode
 
 
 @pytest.mark.slow
@@ -251,7 +252,7 @@ def test_the_hook_ends_rank_0_and_waits_until_it_has_drained() -> None:
     assert hook[0] == "python3"
     with ExitStack() as stack:
         first, second = (stack.enter_context(server(mark)) for mark in marks)
-        done = subprocess.run(local(hook), check=False, timeout=60)
+        done = subprocess.run(local(hook), check=False, timeout=DEADLINE_SECONDS)
         assert done.returncode == 0
         assert first.poll() == 0, "the hook came back before rank 0 had ended"
         assert first.stdout is not None
@@ -268,7 +269,7 @@ def test_the_hook_gives_up_when_rank_0_does_not_end() -> None:
     )
     with server(hook[-1]) as first:
         os.kill(first.pid, signal.SIGSTOP)
-        done = subprocess.run(local(hook), check=False, timeout=60)
+        done = subprocess.run(local(hook), check=False, timeout=DEADLINE_SECONDS)
         assert done.returncode == 1
         assert first.poll() is None
 
@@ -278,7 +279,7 @@ def test_a_server_that_has_ended_is_drained() -> None:
     hook = launch.pre_stop(
         Launch(Mode.LEADER, 2), **NOWHERE, exit_timeout_seconds=1, shm_region_prefix=prefix
     )
-    done = subprocess.run(local(hook), check=False, timeout=60)
+    done = subprocess.run(local(hook), check=False, timeout=DEADLINE_SECONDS)
     assert done.returncode == 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.payload.serving import renewal
 
 
@@ -93,5 +94,5 @@ def test_the_process_ends_on_sigterm(mount: Mount, tmp_path: Path) -> None:
         assert process.stdout is not None
         line = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=DEADLINE_SECONDS) == 0
     assert line["certificate"]["now"] == renewal.mark(mount.files)
