@@ -32,7 +32,7 @@ def _orphans(model: SpeculativeModel, observed: Observed, decision: Decision) ->
     garbage collector is about to delete its children, so they are not adopted.
     """
     handled = {(item["kind"], item["metadata"]["name"]) for item in decision.apply}
-    handled |= {(ref.kind, ref.name) for ref in decision.delete}
+    handled |= {(ref.kind, ref.name) for ref in (*decision.delete, *decision.delete_last)}
     return [
         live
         for live in (*observed.jobs.values(), *observed.config_maps.values())

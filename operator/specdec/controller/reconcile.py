@@ -19,7 +19,7 @@ from specdec import metrics
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient
-from specdec.controller.apply import apply_decision
+from specdec.controller.apply import apply_decision, delete_child
 from specdec.controller.decision_adjustments import (
     internal_error,
     invalid_spec,
@@ -128,7 +128,10 @@ class Reconciler:
             raise
 
     async def _reconcile_body(self, key: Key, body: dict[str, Any]) -> float | None:
-        """Parse, observe, decide, apply, write the status; returns the same as `_reconcile`."""
+        """Parse, observe, decide, apply, write the status, delete what it reports.
+
+        Returns the same as `_reconcile`.
+        """
         try:
             model = SpeculativeModel.parse(body)
         except ValidationError as error:
@@ -144,6 +147,8 @@ class Reconciler:
         decision = with_refusals(decision, applied.refusals)
         decision = with_replaced_pods(decision, applied.replaced_pods)
         await self._write_status(key, body, decision)
+        for ref in decision.delete_last:
+            await delete_child(self.cluster, model, observed, ref)
         if applied.refusals:
             return min(REFUSED_REQUEUE_AFTER, decision.requeue_after or REFUSED_REQUEUE_AFTER)
         return decision.requeue_after

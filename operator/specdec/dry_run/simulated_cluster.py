@@ -89,7 +89,7 @@ class SimulatedCluster:
         after = self._pod_templates()
         replaced = [name for name in before if before[name] != after[name]]
         decision = with_replaced_pods(decision, replaced)
-        for ref in decision.delete:
+        for ref in (*decision.delete, *decision.delete_last):
             self.delete(ref.kind, ref.name)
         old = self.cr.get("status", {}).get("conditions", [])
         merged = conditions.merge(old, decision.conditions, 1, STAMP)

@@ -53,6 +53,7 @@ class Decision:
     Attributes:
         apply: desired objects, in the order in which they are applied.
         delete: objects to delete.
+        delete_last: objects to delete once the status reports what they show.
         conditions: the conditions, without timestamps.
         status: all other fields of the status.
         requeue_after: seconds until the next reconcile; None where a watch event is enough.
@@ -61,6 +62,7 @@ class Decision:
 
     apply: tuple[Object, ...] = ()
     delete: tuple[Ref, ...] = ()
+    delete_last: tuple[Ref, ...] = ()
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
@@ -110,12 +112,14 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
         status.pop("unused", None)
     outcomes = [*outcomes, pruned]
     refs = [ref for outcome in outcomes for ref in outcome.delete]
+    last = tuple(ref for outcome in outcomes for ref in outcome.delete_last)
     if context.model.spec.suspend:
         refs += map(job.ref, job.unfinished(context.observed, context.model))
     waits = [o.requeue_after for o in outcomes if o.requeue_after is not None]
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
-        delete=tuple(dict.fromkeys(refs)),
+        delete=tuple(ref for ref in dict.fromkeys(refs) if ref not in last),
+        delete_last=last,
         conditions=(*stages, *pruned.conditions, ready),
         status=status,
         requeue_after=min(waits, default=None),

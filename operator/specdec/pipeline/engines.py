@@ -66,9 +66,10 @@ def engines(context: Context) -> Outcome:
         apply=tuple(obj for step in pending for obj in step.apply),
         delete=(
             *outdated,
-            *(loss.jobs if loss else ()),
+            *(loss.fetch if loss else ()),
             *(ref for step in pending for ref in step.delete),
         ),
+        delete_last=(loss.report,) if loss else (),
         status={
             **(_without_lost(context, desired_engines, loss) if loss else {}),
             "engines": [dict(_entry(b)) for b in builds],

@@ -34,6 +34,7 @@ class Outcome:
         proceed: whether the chain continues with the next stage.
         apply: desired objects, in the order in which they are applied.
         delete: objects to delete.
+        delete_last: objects to delete once the status reports what they show.
         status: fields that are merged into the resource's status.
         requeue_after: seconds until the next reconcile; None where a watch event is enough.
     """
@@ -43,6 +44,7 @@ class Outcome:
     proceed: bool
     apply: tuple[Object, ...] = ()
     delete: tuple[Ref, ...] = ()
+    delete_last: tuple[Ref, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
 

@@ -39,11 +39,13 @@ class VolumeCheck:
 class Loss:
     """Files that publishing reported as missing or damaged.
 
-    `jobs` are the publish and fetch Jobs to delete, `roles` the engines concerned (empty: all).
+    `roles` are the engines concerned (empty: all), `fetch` the fetch Jobs to delete. The publish
+    Job `report` is deleted last: without it, a restarted operator would not know the cause.
     """
 
     cause: Cause
-    jobs: tuple[Ref, ...]
+    report: Ref
+    fetch: tuple[Ref, ...]
     roles: frozenset[str]
 
     def concerns(self, role: str) -> bool:
@@ -114,9 +116,11 @@ def loss(context: Context, *reasons: Reason) -> Loss | None:
         kind = parse(report.error.reason) if report.error else None
         if report.error is not None and kind in reasons:
             fetch = job.own(context.observed, context.model, "fetch")
-            jobs = tuple(job.ref(n) for n in sorted({name, *fetch}))
+            jobs = tuple(job.ref(n) for n in sorted(fetch))
             cause = Cause(kind, report.error.message[: diagnosis.MOST_CHARACTERS])
-            return Loss(cause, jobs, frozenset(report.lost.root if report.lost else ()))
+            return Loss(
+                cause, job.ref(name), jobs, frozenset(report.lost.root if report.lost else ())
+            )
     return None
 
 

@@ -232,6 +232,20 @@ async def test_only_observed_objects_are_deleted_and_only_once() -> None:
     assert [c for c in cluster.calls if c[0] == "delete"] == [("delete", "Job", "old")]
 
 
+async def test_job_is_deleted_only_after_the_status_has_its_report() -> None:
+    cluster = FakeCluster(resource(), child("Job", "report", "publish"))
+    decided = Decided(delete_last=(Ref("batch/v1", "Job", "report"),))
+    reconciler = Reconciler(cluster, IMAGES, decided)
+    error = Transient("the API server is restarting")
+    cluster.fail_once["apply_status", "SpeculativeModel"] = iter([error])
+    assert await reconciler.reconcile(KEY) == Result(failed=True)
+    assert ("Job", "report") in cluster.objects
+    await reconciler.reconcile(KEY)
+    writes = [call[:2] for call in cluster.writes()]
+    assert writes.index(("delete", "Job")) > writes.index(("create", "Event"))
+    assert ("Job", "report") not in cluster.objects
+
+
 async def test_foreign_object_of_the_same_name_is_refused_and_not_observed() -> None:
     foreign = child("Deployment", "pair", "server")
     foreign["metadata"]["labels"] = {"app": "web"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from specdec.pipeline.decide import decide
 from support.simulated_cluster import NOW, World, fetched, resource
 from unit.pipeline.test_group import served
 from unit.pipeline.test_optional_objects import ABLE, ACTIVE, BY_HPA
@@ -66,9 +67,14 @@ def container(job: Json) -> Json:
     return container
 
 
-def fail(world: World, reason: str, **more: Any) -> None:
+def end(world: World, reason: str, **more: Any) -> None:
+    """Let the publish Job end with an error."""
     error = {"reason": reason, "message": f"{DAMAGE}: it is made again"}
     world.fail(world.job("publish"), json.dumps({**more, "error": error}))
+
+
+def fail(world: World, reason: str, **more: Any) -> None:
+    end(world, reason, **more)
     world.step()
 
 
@@ -120,6 +126,23 @@ def test_only_the_damaged_engine_is_built_again(world: World) -> None:
     assert "status" in world.jobs[roles["target"]], "an intact engine is not built again"
     world.settle()
     assert world.condition("RepositoryReady")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("EnginesReady", "EngineDamaged"), ("ModelsFetched", "CheckpointDamaged")],
+)
+def test_cause_is_reported_after_a_crash_before_the_status(
+    world: World, kind: str, reason: str
+) -> None:
+    wait(world, DAMAGE)
+    check(world)
+    end(world, reason)
+    for ref in decide(world.model(), world.observed(), world.images).delete:
+        world.delete(ref.kind, ref.name)
+    world.step()
+    assert world.condition(kind)["reason"] == reason
+    assert world.named("publish") == []
 
 
 def test_running_build_of_a_damaged_engine_is_kept(world: World) -> None:

@@ -51,7 +51,7 @@ def test_decisions_are_sound_after_any_events(method: str, events: list[str]) ->
         decision = world.step()
         applied = [(o["kind"], o["metadata"]["name"]) for o in decision.apply]
         assert len(set(applied)) == len(applied)
-        deleted = {(ref.kind, ref.name) for ref in decision.delete}
+        deleted = {(ref.kind, ref.name) for ref in (*decision.delete, *decision.delete_last)}
         assert deleted.isdisjoint(applied)
         assert [c.type for c in decision.conditions] == [t for t in Type if t not in OPTIONAL]
         misplaced = [c for c in decision.conditions if c.type not in (*c.reason.types, Type.READY)]
