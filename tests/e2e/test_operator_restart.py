@@ -1,7 +1,7 @@
 """The operator resumes its work after a crash.
 
-Commands of guides, such as `specdec check`, fail without an operator. So this file shares a lane
-with the files that run them.
+Commands of guides, such as `specdec check`, fail without an operator, and a kill between a status
+and its event loses the event. So this file shares a lane with the files that need either.
 """
 
 from chart.helm import NAMESPACE

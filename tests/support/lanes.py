@@ -13,18 +13,18 @@ from xdist.scheduler import LoadScopeScheduling
 # Prefixes of test ids. The longest lane comes first, so that it does not run alone at the end.
 _NODE = ("tests/e2e/", "tests/cluster/test_node.py")
 # These use the same node, in their own namespace. `test_operator_restart.py` kills the operator:
-# it shares a lane with the files whose commands need one. The other files of tests/e2e share a
-# lane with `test_whole_run.py`, which needs the statuses that they cause.
+# it shares a lane with `test_damage.py`, which needs every event, and with files whose commands
+# need an operator. The other files of tests/e2e share a lane with `test_whole_run.py`, which needs
+# the statuses that they cause.
 _SECOND = tuple(
     f"tests/e2e/test_{name}.py"
     for name in (
         "certify",
+        "damage",
         "install",
-        "openai",
         "operator_restart",
         "page_commands",
         "prune",
-        "sidecars",
     )
 )
 _OPERATOR = ("tests/controlplane/", "tests/cluster/test_control_plane.py")
