@@ -33,7 +33,8 @@ _RELEASE = ("tests/chart/",)
 # These run in their own process, with their own operator and control plane. Together with the rest
 # of the folder, they would be the longest lane.
 _SERVICE = tuple(
-    f"tests/controlplane/test_{name}.py" for name in ("retention", "scaling", "service")
+    f"tests/controlplane/test_{name}.py"
+    for name in ("retention", "scaling", "service", "status", "stripped", "verification")
 )
 # Most of these use the control plane without an operator. It stops when they have ended.
 _DEFINITION = tuple(
@@ -49,7 +50,7 @@ _DEFINITION = tuple(
         "watches",
     )
 )
-LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _DEFINITION, _RELEASE)
+LANES = (_NODE, _SECOND, _OPERATOR, _SERVERS, _SERVICE, _RELEASE, _DEFINITION)
 
 
 def lane(nodeid: str) -> str:

@@ -25,7 +25,7 @@ def test_a_lane_holds_whole_folders_and_any_other_file_is_its_own() -> None:
     crd, watches, top = (
         lane(f"tests/controlplane/test_{name}.py::test_a") for name in ("crd", "watches", "top")
     )
-    assert crd == watches != top == lane("tests/controlplane/test_status.py::test_b")
+    assert crd == watches != top == lane("tests/controlplane/test_rbac.py::test_b")
     assert lane("tests/unit/test_suite.py::test_a[x::y]") == "tests/unit/test_suite.py"
 
 
