@@ -34,7 +34,7 @@ def missed(live: Helm, plane: ControlPlane, folder: Path, mode: str, right: Righ
     except (AssertionError, ClusterError) as error:
         return " ".join(str(error).split())[:600] or type(error).__name__
     finally:
-        until(lambda: _clear(plane, folder.name), f"an end of the pods of {folder.name}", 120)
+        until(lambda: _clear(plane, folder.name), f"an end of the pods of {folder.name}")
 
 
 def _clear(plane: ControlPlane, namespace: str) -> bool:

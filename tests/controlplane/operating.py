@@ -29,9 +29,7 @@ WRITES = ("apply", "apply_status", "create", "delete", "patch")
 POD_JOB = "batch.kubernetes.io/job-name"
 
 
-def until(
-    check: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE_SECONDS
-) -> T:
+def until(check: Callable[[], T | None], what: str | Callable[[], str]) -> T:
     """Wait until `check` returns a true value, and return it; `what` describes the state."""
     values: list[T] = []
 
@@ -42,9 +40,9 @@ def until(
         return bool(value)
 
     def missing() -> str:
-        return f"not within {seconds:g} s: {what if isinstance(what, str) else what()}"
+        return f"not within {DEADLINE_SECONDS} s: {what if isinstance(what, str) else what()}"
 
-    processes.until(true, missing, seconds=seconds, step=0.2)
+    processes.until(true, missing, step=0.2)
     return values[-1]
 
 

@@ -137,7 +137,7 @@ def running(
             process = subprocess.Popen(argv, env=environment, stdout=output, stderr=output)
         picker = Picker(port)
         try:
-            until(lambda: _answers(process, picker), lambda: log.read_text()[-2000:], 60)
+            until(lambda: _answers(process, picker), lambda: log.read_text()[-2000:])
             yield picker
         finally:
             picker.close()

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.processes import DEADLINE_SECONDS
+from cluster.errors import ClusterError
+from cluster.processes import DEADLINE_SECONDS, until
 from demo.errors import DemoError
 from demo.tools import end, lines_of
 
 # Seconds after which a watch without events checks whether it is over.
 _TURN = 0.5
+# Longer than the limit that commands give kubectl itself, so that its own message is shown.
+_SECONDS = DEADLINE_SECONDS + 10
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,7 @@ class Kubectl:
     program: str
     environment: dict[str, str] = field(default_factory=dict)
 
-    def __call__(
-        self, *arguments: str, given: str | None = None, timeout: float = DEADLINE_SECONDS
-    ) -> str:
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
         """Run one command and return its standard output.
 
         Raises:
@@ -41,12 +42,12 @@ class Kubectl:
                 input=given,
                 capture_output=True,
                 text=True,
-                timeout=timeout,
+                timeout=_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise DemoError(
-                f"kubectl {' '.join(arguments)} did not end within {timeout:g} s"
+                f"kubectl {' '.join(arguments)} did not end within {_SECONDS} s"
             ) from error
         except OSError as error:
             raise DemoError(f"{self.program} does not run ({error.strerror})") from error
@@ -106,18 +107,20 @@ class Kubectl:
 
 
 def wait(
-    true: Callable[[], bool], seconds: float, what: Callable[[], str], step: float = 0.2
+    true: Callable[[], bool],
+    what: Callable[[], str],
+    seconds: float = DEADLINE_SECONDS,
+    step: float = 0.2,
 ) -> None:
     """Poll until `true()` holds.
 
     Raises:
         DemoError: it did not hold within `seconds`; `what()` is the message.
     """
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            raise DemoError(what())
-        threading.Event().wait(step)
+    try:
+        until(true, what, seconds, step)
+    except ClusterError as error:
+        raise DemoError(str(error)) from None
 
 
 def _documents(

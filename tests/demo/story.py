@@ -46,7 +46,7 @@ def install(kubectl: Kubectl) -> None:
         kubectl("rollout", "restart", f"deployment/{name}", "-n", namespace)
     command = ("rollout", "status", f"deployment/{name}", "-n", namespace)
     try:
-        kubectl(*command, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
+        kubectl(*command, TIMEOUT)
     except DemoError as error:
         raise DemoError(f"the operator does not start: {_pods(kubectl, namespace)}") from error
 
@@ -58,7 +58,7 @@ def seed_pair(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SAMPLES / "reference-pair.yaml"))
     try:
         command = ("wait", "job/reference-pair", "--for=condition=Complete")
-        kubectl(*command, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
+        kubectl(*command, TIMEOUT)
     except DemoError as error:
         raise DemoError(f"the model pair was not copied: {_pods(kubectl, 'default')}") from error
 
@@ -114,9 +114,7 @@ def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.Speculatio
         seen.append(metrics.read(http) - before)
         return len(seen) > 1 and seen[-1] == seen[-2] and seen[-1].rounds > 0
 
-    wait(
-        still, DEADLINE_SECONDS, lambda: f"the server counts no rounds at {http}/metrics", step=0.5
-    )
+    wait(still, lambda: f"the server counts no rounds at {http}/metrics", step=0.5)
     return seen[-1]
 
 

@@ -242,7 +242,7 @@ def test_kind_builds_and_loads_both_images(program: Program, tmp_path: Path) -> 
 
 def test_wait_that_times_out_raises_the_given_message() -> None:
     with pytest.raises(DemoError, match="never came"):
-        wait(lambda: False, 0.1, lambda: "it never came", step=0.01)
+        wait(lambda: False, lambda: "it never came", seconds=0.1, step=0.01)
 
 
 def test_summary_shows_counts_and_equality() -> None:

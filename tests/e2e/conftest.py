@@ -9,7 +9,7 @@ import pytest
 from chart.helm import INSTALL, NAMESPACE, RELEASE, Helm
 from cluster import binaries
 from cluster.handle import Node
-from cluster.processes import DEADLINE_SECONDS, TIMEOUT
+from cluster.processes import TIMEOUT
 from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
@@ -76,7 +76,7 @@ def by_kustomize(run: Release, kubectl: Kubectl) -> None:
 def rolled_out(kubectl: Kubectl) -> None:
     """Wait until the operator is available."""
     status = ("rollout", "status", f"deployment/{RELEASE}", "-n", NAMESPACE)
-    kubectl(*status, TIMEOUT, timeout=DEADLINE_SECONDS + 10)
+    kubectl(*status, TIMEOUT)
 
 
 @pytest.fixture(scope="package")

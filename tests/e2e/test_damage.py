@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from cluster.processes import DEADLINE_SECONDS
 from demo.progress import why_not
 from e2e.record import Record
 from e2e.test_healing import kill
@@ -54,7 +53,7 @@ def services(world: World) -> Iterator[list[Served]]:
     for name in NAMES:
         world.ready(name)
     yield [Served(world, name) for name in NAMES]
-    world.kubectl("delete", "specm", *NAMES, "--ignore-not-found", timeout=DEADLINE_SECONDS)
+    world.kubectl("delete", "specm", *NAMES, "--ignore-not-found")
 
 
 def flip(service: Served) -> str:

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.early(sample())
 def service(world: World) -> Iterator[str]:
     """Apply the sample for all tests of this file, and yield its name."""
     yield world.apply(sample(), keep=True)
-    world.kubectl("delete", "specm", NAME, timeout=DEADLINE_SECONDS)
+    world.kubectl("delete", "specm", NAME)
 
 
 @pytest.fixture

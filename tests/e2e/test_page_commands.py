@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.processes import DEADLINE_SECONDS, TIMEOUT
+from cluster.processes import TIMEOUT
 from demo.errors import DemoError
 from demo.progress import why_not
 from e2e.printed import as_printed, first_line
@@ -59,7 +59,7 @@ def login(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wait(world: World, subject: str, condition: str) -> None:
     """Wait with kubectl, as a reader does."""
     limits = (f"--for=condition={condition}", TIMEOUT)
-    world.kubectl("wait", subject, *PLACE, *limits, timeout=DEADLINE_SECONDS + 10)
+    world.kubectl("wait", subject, *PLACE, *limits)
 
 
 def reaches(world: World, condition: str) -> None:

@@ -76,7 +76,7 @@ def name(request: pytest.FixtureRequest, world: World, services: None) -> Iterat
         world.ready(request.param)
         yield str(request.param)
     finally:
-        world.kubectl("delete", "specm", request.param, timeout=DEADLINE_SECONDS)
+        world.kubectl("delete", "specm", request.param)
 
 
 def specdec(*arguments: str) -> Object:

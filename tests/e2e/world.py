@@ -119,9 +119,7 @@ class World:
     def clean(self) -> None:
         """Delete the resources that a test has applied."""
         if self.made:
-            self.kubectl(
-                "delete", "specm", *self.made, "--ignore-not-found", timeout=DEADLINE_SECONDS
-            )
+            self.kubectl("delete", "specm", *self.made, "--ignore-not-found")
         self.made.clear()
 
     def get(self, name: str) -> Object:
@@ -171,7 +169,7 @@ class World:
             except (DemoError, ClusterError, OSError):
                 return False
 
-        wait(tried, DEADLINE_SECONDS, what)
+        wait(tried, what)
 
     def listed(self, kind: str, selector: str = "") -> list[Object]:
         """Return the objects of a kind in the namespace."""

@@ -50,7 +50,7 @@ class Applied:
 async def apply_decision(
     cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
 ) -> Applied:
-    """Apply in order, then delete, then adopt orphans.
+    """Apply in order, then delete, then adopt orphans; leaves `delete_last` to the caller.
 
     Raises:
         RefusedError: the API server refuses a new child, or an object of its name is not ours.

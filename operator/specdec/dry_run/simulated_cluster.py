@@ -81,7 +81,7 @@ class SimulatedCluster:
         )
 
     def step(self) -> Decision:
-        """One reconcile: decide, then apply the decision."""
+        """One reconcile: decide, apply, write the status, delete what it reports."""
         decision = decide(self.model(), self.observed(), self.images)
         before = self._pod_templates()
         for obj in decision.apply:
@@ -89,11 +89,13 @@ class SimulatedCluster:
         after = self._pod_templates()
         replaced = [name for name in before if before[name] != after[name]]
         decision = with_replaced_pods(decision, replaced)
-        for ref in (*decision.delete, *decision.delete_last):
+        for ref in decision.delete:
             self.delete(ref.kind, ref.name)
         old = self.cr.get("status", {}).get("conditions", [])
         merged = conditions.merge(old, decision.conditions, 1, STAMP)
         self.cr["status"] = json.loads(json.dumps({**decision.status, "conditions": merged}))
+        for ref in decision.delete_last:
+            self.delete(ref.kind, ref.name)
         self.last = decision
         return decision
 

@@ -69,7 +69,7 @@ def engines(context: Context) -> Outcome:
             *(loss.fetch if loss else ()),
             *(ref for step in pending for ref in step.delete),
         ),
-        delete_last=(loss.report,) if loss else (),
+        delete_last=(loss.publish,) if loss else (),
         status={
             **(_without_lost(context, desired_engines, loss) if loss else {}),
             "engines": [dict(_entry(b)) for b in builds],

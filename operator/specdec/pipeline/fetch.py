@@ -68,7 +68,7 @@ def _task(context: Context, manifest: Object) -> Task[_Sources]:
 def _fetch_again(context: Context, loss: volume_recovery.Loss) -> Outcome:
     """Forget every model: the next Job keeps what is on the volume and fetches the rest."""
     outcome = stopped(Type.MODELS_FETCHED, context.facts, loss.cause, delete=loss.fetch)
-    return replace(outcome, delete_last=(loss.report,), status={"models": []})
+    return replace(outcome, delete_last=(loss.publish,), status={"models": []})
 
 
 def _outdated(context: Context, name: str, *, done: bool) -> tuple[Ref, ...]:

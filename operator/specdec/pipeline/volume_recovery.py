@@ -40,11 +40,11 @@ class Loss:
     """Files that publishing reported as missing or damaged.
 
     `roles` are the engines concerned (empty: all), `fetch` the fetch Jobs to delete. The publish
-    Job `report` is deleted last: without it, a restarted operator would not know the cause.
+    Job `publish` is deleted last: without it, a restarted operator would not know the cause.
     """
 
     cause: Cause
-    report: Ref
+    publish: Ref
     fetch: tuple[Ref, ...]
     roles: frozenset[str]
 
@@ -115,12 +115,10 @@ def loss(context: Context, *reasons: Reason) -> Loss | None:
         report = result(context.observed.pods_of(name))
         kind = parse(report.error.reason) if report.error else None
         if report.error is not None and kind in reasons:
-            fetch = job.own(context.observed, context.model, "fetch")
-            jobs = tuple(job.ref(n) for n in sorted(fetch))
+            fetch = tuple(map(job.ref, job.own(context.observed, context.model, "fetch")))
             cause = Cause(kind, report.error.message[: diagnosis.MOST_CHARACTERS])
-            return Loss(
-                cause, job.ref(name), jobs, frozenset(report.lost.root if report.lost else ())
-            )
+            roles = frozenset(report.lost.root if report.lost else ())
+            return Loss(cause, job.ref(name), fetch, roles)
     return None
 
 
