@@ -15,6 +15,8 @@ from typing_extensions import override
 from specdec.payload.serving import health
 
 PATIENCE = 100.0
+# Of a start. Requests to the server in this process have this timeout.
+SECONDS = 300.0
 COUNTER = 'trtllm_request_success_total{finished_reason="%s"} %d.0\n'
 
 
@@ -85,7 +87,7 @@ def running() -> Iterator[Server]:
 def server() -> Iterator[Server]:
     """Yield a server that has passed its startup probe."""
     with running() as started:
-        assert health.startup(started.port, 30) == ""
+        assert health.startup(started.port, SECONDS) == ""
         started.asked = 0
         yield started
 
@@ -101,20 +103,45 @@ def age(seconds: float) -> None:
 def test_a_start_is_a_token() -> None:
     with running() as server:
         server.generate = [500, 503, 200]
-        assert health.startup(server.port, 30) == ""
+        assert health.startup(server.port, SECONDS) == ""
         assert health.load() is not None
 
 
+class Clock:
+    """A clock that only `sleep` moves, by a third of the time that tests give to a start."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, _: float) -> None:
+        self.now += SECONDS / 3
+
+
 def test_the_last_failure_of_a_start_is_the_message() -> None:
+    clock = Clock()
     with running() as server:
         server.generate = [500, 503]
-        assert health.startup(server.port, 0.6) == "/health_generate answered 503"
+        problem = health.startup(server.port, SECONDS, clock, clock.sleep)
+        assert problem == "/health_generate answered 503"
+        assert server.asked == 3
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         assert health.startup(port, 0.2) == "/health_generate did not answer within 0 s"
     problem = health.startup(port, 0.2)
     assert problem == "/health_generate did not answer (ConnectionRefusedError)"
     assert health.load() is None
+
+
+def test_a_start_that_begins_late_asks_once() -> None:
+    """A machine may stand still between two reads of the clock."""
+    clock = iter([0.0, 1000.0])
+    with running() as server:
+        server.generate = [503]
+        problem = health.startup(server.port, SECONDS, lambda: next(clock), lambda _: None)
+        assert problem == "/health_generate answered 503"
 
 
 def test_only_an_idle_server_is_asked(server: Server) -> None:
