@@ -81,7 +81,7 @@ def type_differences(annotation: Any, schema: dict[str, Any], path: str) -> Iter
 def expected(annotation: Any) -> tuple[dict[str, Any], Any]:
     """Return the schema's keywords for an annotation, and the annotation of its contents."""
     origin, args = get_origin(annotation), get_args(annotation)
-    if set(args) == {int, str}:
+    if set(args) - {types.NoneType} == {int, str}:
         return {"x-kubernetes-int-or-string": True}, None
     if origin in (Union, types.UnionType):
         return expected(next(arg for arg in args if arg is not type(None)))

@@ -154,6 +154,18 @@ def shared_memory(size: str) -> dict[str, Any]:
     return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
 
 
+def hidden_gpus(resources: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The variable that keeps the node's GPUs from a container without devices.
+
+    Many CUDA images set it to `all`, and NVIDIA's container runtime then gives the container every
+    GPU of the node. With devices, the device plugin or the driver of the claim decides.
+    """
+    devices = [name for name in resources.get("limits", {}) if "/" in name]
+    if devices or resources.get("claims"):
+        return []
+    return [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+
+
 def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
     """The pod's claims of dynamic resource allocation; nothing without any."""
     pod_claims = [

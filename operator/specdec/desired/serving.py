@@ -250,7 +250,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         env=[*variables(model, revision), *secure.env],
         user_env=[item.model_dump(by_alias=True, exclude_none=True) for item in serving.env],
         mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts, *extra_mounts(model)],
-        resources=pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims),
+        resources=_resources(model, revision),
         models_read_only=True,
         extra={
             **given(ports=server.container_ports()),
@@ -273,4 +273,12 @@ def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:
     """Environment of every container that runs MPI ranks of the server."""
     values = front(model).environment(revision.launch)
-    return [{"name": name, "value": value} for name, value in values.items()]
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        *pod.hidden_gpus(_resources(model, revision)),
+    ]
+
+
+def _resources(model: SpeculativeModel, revision: Revision) -> dict[str, Any]:
+    serving = model.spec.serving
+    return pod.with_gpus(serving.resources, revision.gpus, serving.resource_claims)

@@ -1,7 +1,7 @@
 """The sidecars of a resource as native ones: init containers that always restart.
 
 They start before the server and stop after it. They have the security context of our own
-containers, a /tmp of their own, and none of the operator's volumes.
+containers, a /tmp of their own, none of the operator's volumes and no GPU.
 """
 
 from typing import Any
@@ -35,6 +35,7 @@ def _container(model: SpeculativeModel, sidecar: Sidecar) -> Container:
         image=sidecar.image,
         pull_policy=model.spec.runtime.pull_policy,
         command=(),
+        env=pod.hidden_gpus({}),
         user_env=[_as_in_a_pod(item) for item in sidecar.env],
         mounts=[pod.prefixed(item) for item in sidecar.volume_mounts],
         resources=_as_in_a_pod(sidecar.resources),

@@ -85,6 +85,26 @@ def test_a_sidecar_is_restricted_as_our_own_containers_and_shares_only_extra_vol
     assert not any(pod.GPU in str(item) for item in spec["initContainers"])
 
 
+def test_an_image_that_asks_for_all_gpus_gets_none() -> None:
+    """NVIDIA's CUDA images set the variable to all, and its container runtime follows."""
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    spec = pod_spec()
+    assert all(hidden in item["env"] for item in spec["initContainers"])
+    assert hidden in spec["containers"][0]["env"], "the Reference server has no GPU"
+
+
+def test_the_device_plugin_decides_over_the_gpus_of_a_server() -> None:
+    group = test_group.served(**served()).ever_applied[names.GROUP_KIND, "pair-group"]
+    template = group["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    server = template["containers"][0]
+    assert server["resources"]["limits"][pod.GPU]
+    assert "NVIDIA_VISIBLE_DEVICES" not in {item["name"] for item in server["env"]}
+    shared = {"limits": {"nvidia.com/gpu.shared": "1"}}
+    spec = pod_spec(resources=shared)
+    assert pod.hidden_gpus(shared) == []
+    assert "NVIDIA_VISIBLE_DEVICES" not in {item["name"] for item in spec["containers"][0]["env"]}
+
+
 def test_a_server_without_sidecars_has_no_init_containers() -> None:
     assert "initContainers" not in pod_spec(sidecars=[])
 
