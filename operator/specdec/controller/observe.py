@@ -43,7 +43,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
         (claim, *deployments),
-        (own_jobs, shared_jobs, pods, own_maps, shared_maps, services, slices, prunes),
+        (own_jobs, shared_jobs, own_maps, shared_maps, services, slices, prunes),
     ) = await asyncio.gather(
         asyncio.gather(
             cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
@@ -56,7 +56,6 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         asyncio.gather(
             cluster.list("batch/v1", "Job", namespace, own),
             cluster.list("batch/v1", "Job", namespace, sharing),
-            cluster.list("v1", "Pod", namespace, own),
             cluster.list("v1", "ConfigMap", namespace, own),
             cluster.list("v1", "ConfigMap", namespace, sharing),
             cluster.list("v1", "Service", namespace, own),
@@ -64,11 +63,16 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
             cluster.list("v1", "Pod", namespace, _prune_selector(model)),
         ),
     )
-    group = await _get_group(cluster, model, own_maps)
     kinds = optional_objects.kinds(model) | optional_objects.remembered(services)
-    listed = await asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds)))
-    # Pods of a shared Job have no label of a resource, only that of their Job.
-    pods = _distinct(pods + await _list_pods_of(cluster, namespace, shared_jobs))
+    # Pods are read after Jobs: a Job that has ended then has pods that have ended.
+    group, own_pods, shared_pods, listed = await asyncio.gather(
+        _get_group(cluster, model, own_maps),
+        cluster.list("v1", "Pod", namespace, own),
+        # Pods of a shared Job have no label of a resource, only that of their Job.
+        _list_pods_of(cluster, namespace, shared_jobs),
+        asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds))),
+    )
+    pods = _distinct(own_pods + shared_pods)
     logs, crashes = await _read_logs(cluster, pods)
     return Observed(
         now=datetime.now(UTC),

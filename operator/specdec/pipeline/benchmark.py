@@ -11,7 +11,8 @@ from specdec.api.conditions import Condition, Status, Type
 from specdec.api.reasons import BenchmarkReason, VerificationReason
 from specdec.desired import measurement as desired
 from specdec.pipeline import baseline, job
-from specdec.pipeline.job import Done, LiveJob, Task
+from specdec.pipeline.job import Done, Task
+from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.stage import Context, Outcome
 from specdec.pipeline.verification import SUSPENDED
 

@@ -13,10 +13,11 @@ from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.api.reasons import CommonReason, EngineReason, ReadyReason
 from specdec.backends.facts import Engine
 from specdec.desired import engine as desired
-from specdec.pipeline import diagnosis, image_contract, job, volume_recovery
+from specdec.pipeline import diagnosis, image_contract, job, live_job, volume_recovery
 from specdec.pipeline.diagnosis import Progress
-from specdec.pipeline.job import Done, LiveJob, Pending, Task
+from specdec.pipeline.job import Done, Pending, Task
 from specdec.pipeline.job_results import Built, ImageContract, parsed
+from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 
@@ -88,7 +89,7 @@ def _lost(context: Context, engine: Engine, loss: volume_recovery.Loss) -> _Buil
         return _Build(engine, None, Pending(cause))
     name = desired.job_name(engine.key, context.facts.volume)
     # A running Job belongs to another resource, which lost the same engine and builds it again.
-    finished = job.find(context.observed, name).state in ("Complete", "Failed")
+    finished = live_job.find(context.observed, name).state in ("Complete", "Failed")
     return _Build(engine, name, Pending(cause, delete=(job.ref(name),) if finished else ()))
 
 
@@ -156,7 +157,7 @@ def _remembered(context: Context, engine: Engine, name: str) -> Built | None:
         same = entry.get("key") == engine.key and entry.get("job") == name
         if same and entry.get("state") == "Built":
             return parsed(Built, entry) or Built()
-    complete = job.find(context.observed, name).state == "Complete"
+    complete = live_job.find(context.observed, name).state in ("Complete", "Ended")
     on_volume = engine.key[:16] in context.facts.engines_on_volume
     unchanged = not context.observed.pruning
     return Built() if on_volume and unchanged and not complete else None

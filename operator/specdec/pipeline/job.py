@@ -1,4 +1,4 @@
-"""The life of a stage's Job: absent, queued, running, failed, complete, replaced, deleted, lost.
+"""The life of a stage's Job: absent, queued, running, ended, replaced, deleted, lost.
 
 A stage describes its Job as a `Task`. `advance` compares the task with the live Job and returns
 the result (`Done`), or what to do and to report until there is one (`Pending`).
@@ -6,8 +6,7 @@ the result (`Done`), or what to do and to report until there is one (`Pending`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from specdec.api import names
 from specdec.api.cause import Cause
@@ -16,8 +15,9 @@ from specdec.api.model import KIND, SpeculativeModel
 from specdec.api.reasons import CommonReason, ReadyReason, Reason
 from specdec.backends.facts import Facts
 from specdec.pipeline import diagnosis
-from specdec.pipeline.job_results import Result, Section, result
-from specdec.pipeline.observed import Object, Observed, Ref, job_state
+from specdec.pipeline.job_results import Section
+from specdec.pipeline.live_job import LiveJob, State, being_deleted, find
+from specdec.pipeline.observed import Object, Observed, Ref
 from specdec.pipeline.stage import POLL, Context, Outcome, stopped
 
 # Annotation with a hash of the Job's spec.
@@ -26,23 +26,6 @@ SPEC_HASH = "specdec.dev/shape"
 FILLS_VOLUME = frozenset({"fetch", "engine", "publish"})
 
 R = TypeVar("R")
-State = Literal["Absent", "Deleting", "Running", "Complete", "Failed"]
-
-
-@dataclass(frozen=True)
-class LiveJob:
-    """A Job in the cluster: state, object, pods (newest first), last log lines of the newest."""
-
-    name: str
-    state: State
-    body: Object
-    pods: list[Object]
-    log: str = ""
-
-    @cached_property
-    def result(self) -> Result:
-        """What the Job's pods left in their termination messages."""
-        return result(self.pods)
 
 
 @dataclass(frozen=True)
@@ -125,6 +108,9 @@ def advance(context: Context, task: Task[R]) -> Done[R] | Pending:
             return _absent(live, task)
         case "Deleting":
             return Pending(Cause(CommonReason.QUEUED, f"Job {live.name} is being deleted"))
+        case "Ended":
+            message = f"Job {live.name} has ended, and its result is read next"
+            return Pending(Cause(task.running, message))
         case "Complete":
             return _complete(live, task)
         case "Running" | "Failed":
@@ -166,10 +152,10 @@ def _running_or_failed(context: Context, live: LiveJob, task: Task[R]) -> Pendin
 
 
 def _complete(live: LiveJob, task: Task[R]) -> Pending:
-    """A complete Job without a result: its message is invalid or empty, or its pod was deleted."""
+    """A complete Job without a result: its message is invalid, or its pod is missing."""
     if problem := live.result.problem(*task.sections):
         cause = diagnosis.unreadable(live.name, problem)
-    elif not live.pods:
+    elif not any(pod.get("status", {}).get("phase") == "Succeeded" for pod in live.pods):
         # Another run costs little: it keeps what is on the volume.
         message = f"Job {live.name} lost its result with its pod and runs again"
         return Pending(Cause(CommonReason.QUEUED, message), delete=(ref(live.name),))
@@ -186,33 +172,6 @@ def waiting(kind: Type, facts: Facts, step: Pending, delete: tuple[Ref, ...] = (
     return stopped(
         kind, facts, step.cause, step.apply, (*delete, *step.delete), step.requeue_after
     )
-
-
-def find(observed: Observed, name: str) -> LiveJob:
-    """The live Job of a name; its state is Absent where there is none."""
-    body = observed.jobs.get(name)
-    if body is not None and body["metadata"].get("deletionTimestamp"):
-        return LiveJob(name, "Deleting", body, [])
-    pods = observed.pods_of(name)
-    log = observed.logs.get(pods[0]["metadata"]["name"], "") if pods else ""
-    state = job_state(body)
-    if body is not None and state == "Running" and pods and _failed_for_good(body, pods[0]):
-        state = "Failed"
-    return LiveJob(name, state, body or {}, pods, log)
-
-
-def _failed_for_good(job: Object, pod: Object) -> bool:
-    """Whether a pod ended with an exit code that fails its Job without another attempt.
-
-    The Job's own condition follows some moments later; until then the Job would seem to run.
-    """
-    rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
-    final = [rule["onExitCodes"]["values"] for rule in rules if rule["action"] == "FailJob"]
-    codes = (
-        status.get("state", {}).get("terminated", {}).get("exitCode")
-        for status in pod.get("status", {}).get("containerStatuses", [])
-    )
-    return any(code in values for code in codes for values in final)
 
 
 def ref(name: str) -> Ref:
@@ -262,7 +221,7 @@ def own(observed: Observed, model: SpeculativeModel, component: str | None = Non
         for name, job in sorted(observed.jobs.items())
         if belongs(job, model)
         and sole_owner(job, model)
-        and not job["metadata"].get("deletionTimestamp")
+        and not being_deleted(job)
         and component in (None, job["metadata"].get("labels", {}).get(names.COMPONENT))
     ]
 

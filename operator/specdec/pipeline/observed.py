@@ -96,10 +96,22 @@ def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "F
     """The state of a Job, by its conditions."""
     if job is None:
         return "Absent"
-    for condition in job.get("status", {}).get("conditions", []):
-        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            return "Complete" if condition["type"] == "Complete" else "Failed"
-    return "Running"
+    condition = job_condition(job)
+    if not condition:
+        return "Running"
+    return "Complete" if condition["type"] == "Complete" else "Failed"
+
+
+def job_condition(job: Object) -> Object:
+    """The condition that ended a Job; empty while it runs."""
+    return next(
+        (
+            condition
+            for condition in job.get("status", {}).get("conditions", [])
+            if condition["status"] == "True" and condition["type"] in ("Complete", "Failed")
+        ),
+        {},
+    )
 
 
 def server_log_key(pod: Object) -> str:

@@ -18,7 +18,8 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import AcceptedReason, RepositoryReason
 from specdec.desired import repository as desired
 from specdec.pipeline import job, volume_recovery
-from specdec.pipeline.job import Done, LiveJob, Task
+from specdec.pipeline.job import Done, Task
+from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.triton.repository import Plan, libraries, render

@@ -14,7 +14,8 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import VerificationReason
 from specdec.desired import measurement as desired
 from specdec.pipeline import job, verification_result
-from specdec.pipeline.job import Done, LiveJob, Task
+from specdec.pipeline.job import Done, Task
+from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.stage import Context, Outcome
 from specdec.pipeline.verification_result import Entry
 

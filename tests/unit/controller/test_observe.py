@@ -36,11 +36,29 @@ PODS = [
 ]
 
 
+SHARED = {
+    "kind": "Job",
+    "metadata": {"name": "build-1", "labels": {"models.specdec.dev/pair": ""}},
+}
+
+
 async def test_only_logs_of_running_build_and_fetch_pods_are_read() -> None:
     fake = FakeCluster(*PODS)
     fake.logs = {"building": "progress phase=build percent=7", "fetching": "x"}
     observed = await observe(fake, SpeculativeModel.parse(resource()))
     assert observed.logs == fake.logs
+
+
+async def test_pods_are_listed_after_the_jobs_that_they_belong_to() -> None:
+    """A Job that ends between the two lists then has pods that have ended, never the reverse."""
+    fake = FakeCluster(SHARED)
+    await observe(fake, SpeculativeModel.parse(resource()))
+    lists = [(kind, selector) for verb, kind, selector in fake.calls if verb == "list"]
+    last_jobs = max(i for i, (kind, _) in enumerate(lists) if kind == "Job")
+    of_jobs = ("specdec.dev/model=pair", "batch.kubernetes.io/job-name in (build-1)")
+    pods = [i for i, (kind, selector) in enumerate(lists) if selector in of_jobs and kind == "Pod"]
+    assert len(pods) == 2
+    assert min(pods) > last_jobs
 
 
 async def test_ready_endpoints_are_counted_per_service() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import EngineReason
 from specdec.pipeline import job
-from specdec.pipeline.job import Done, LiveJob, Pending, Task
+from specdec.pipeline.job import Done, Pending, Task
+from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.observed import Observed, Ref
 from specdec.pipeline.stage import POLL, Context
 from support.simulated_cluster import IMAGES, NOW, ended, resource
@@ -39,6 +41,10 @@ def pod(status: Json) -> Json:
     labels = {"batch.kubernetes.io/job-name": NAME}
     metadata = {"name": "p", "labels": labels, "creationTimestamp": "2026-01-02T03:04:05Z"}
     return {"metadata": metadata, "status": status}
+
+
+def deleting(body: Json) -> Json:
+    return {**body, "metadata": {**body["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}}
 
 
 def parse(live_job: LiveJob) -> float | None:
@@ -72,8 +78,9 @@ def built(seconds: object) -> Json:
 
 
 RUNNING = pod({"phase": "Running"})
-DELETING = live()
-DELETING["metadata"] = {**DELETING["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}
+FAILED = pod({"phase": "Failed"})
+EMPTY = pod({"phase": "Succeeded"})
+DELETING = deleting(live())
 
 
 @pytest.mark.parametrize(
@@ -86,9 +93,10 @@ DELETING["metadata"] = {**DELETING["metadata"], "deletionTimestamp": "2026-01-02
         (live("older", Failed="True"), (), "Queued", "is being replaced", (), DELETE, POLL),
         (DELETING, (), "Queued", "is being deleted", (), (), POLL),
         (live(Complete="True"), (), "Queued", "lost its result", (), DELETE, POLL),
+        (live(Complete="True"), (FAILED,), "Queued", "lost its result", (), DELETE, POLL),
         (live(Failed="True"), (), "BuildFailed", "delete job", (INPUT,), (), None),
         (live(Complete="True"), (built("x"),), "InvalidResult", "engine.seconds", (), (), None),
-        (live(Complete="True"), (pod({}),), "BuildFailed", "reported no result", (), (), None),
+        (live(Complete="True"), (EMPTY,), "BuildFailed", "reported no result", (), (), None),
     ],
 )
 def test_each_state_has_its_next_step(
@@ -112,6 +120,73 @@ def test_each_state_has_its_next_step(
 def test_a_complete_job_has_a_result() -> None:
     assert advance(live(Complete="True"), built(2.5)) == Done(2.5)
     assert advance(live(Complete="True"), built(2.5), suspend=True) == Done(2.5)
+
+
+JUST_NOW = (NOW - timedelta(seconds=3)).isoformat()
+LONG_AGO = (NOW - timedelta(minutes=3)).isoformat()
+
+
+def ended_at(kind: str, at: str, reason: str = "") -> Json:
+    body = live()
+    condition = {"type": kind, "status": "True", "lastTransitionTime": at, "reason": reason}
+    return {**body, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (RUNNING,),
+        (pod({"phase": "Pending"}),),
+        (pod({}),),
+        (RUNNING, FAILED),
+        (),
+    ],
+)
+def test_an_ended_job_is_not_judged_by_pods_that_were_read_before_its_end(
+    kind: str, pods: tuple[Json, ...]
+) -> None:
+    """Jobs and pods come from two requests, and a Job may end between them."""
+    step = advance(ended_at(kind, JUST_NOW), *pods)
+
+    assert isinstance(step, Pending)
+    assert step.cause.reason == "Building"
+    assert "has ended, and its result is read next" in step.cause.message
+    assert (step.failed, step.apply, step.delete, step.requeue_after) == (False, (), (), POLL)
+
+
+def test_an_ended_job_whose_pods_stay_away_is_judged_without_them() -> None:
+    lost = advance(ended_at("Complete", LONG_AGO))
+    assert isinstance(lost, Pending)
+    assert (lost.delete, lost.failed) == (DELETE, False)
+
+    failed = advance(ended_at("Failed", LONG_AGO))
+    assert isinstance(failed, Pending)
+    assert failed.failed
+
+
+@pytest.mark.parametrize(
+    ("body", "pods"),
+    [
+        # Its pods may still be stopping, and their node may be lost.
+        (ended_at("Failed", JUST_NOW, "DeadlineExceeded"), (RUNNING,)),
+        (ended_at("Failed", JUST_NOW), (deleting(RUNNING),)),
+        (ended_at("Failed", JUST_NOW), (FAILED,)),
+    ],
+)
+def test_a_failed_job_is_judged_at_once_if_no_later_read_can_change_the_cause(
+    body: Json, pods: tuple[Json, ...]
+) -> None:
+    step = advance(body, *pods)
+    assert isinstance(step, Pending)
+    assert step.failed
+
+
+def test_an_ended_job_is_kept_while_its_pods_are_older_than_its_end() -> None:
+    """A suspended resource deletes Jobs that run: this one does not run any more."""
+    model = SpeculativeModel.parse(resource())
+    body = ended_at("Complete", JUST_NOW)
+    assert job.unfinished(Observed(NOW, jobs={NAME: body}, pods=(RUNNING,)), model) == []
 
 
 def test_a_remembered_result_needs_no_job() -> None:
