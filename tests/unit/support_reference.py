@@ -106,6 +106,13 @@ def _images(row: Support) -> Iterator[str]:
     yield "|---|---|---|"
     for version, image in row.images.items():
         yield f"| {version} | `{image}` | {row.image_sources[version]} |"
+    own = [(version, *entry) for version, each in row.front_images.items() for entry in each.items()]
+    if own:
+        yield ""
+        yield "| Version | `runtime.frontend` | Default image |"
+        yield "|---|---|---|"
+        for version, frontend, image in own:
+            yield f"| {version} | `{frontend}` | `{image}` |"
     if row.folders:
         yield ""
         yield (

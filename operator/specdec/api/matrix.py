@@ -88,6 +88,7 @@ class Support:
         quantization, kv_cache_quantization: the lowest compute capability by number format.
         removed: number formats that newer GPUs do not support.
         images: the server image by version.
+        front_images: by version, the server image of each front end that has one of its own.
         image_sources: by version, the public repository and branch that show the image's version.
         folders: folders of scripts and templates in an image; the first that exists is used.
         unserved: releases that the backend does not serve although their images exist.
@@ -113,6 +114,7 @@ class Support:
     kv_cache_quantization: Mapping[str, str]
     removed: RemovedFormats | None
     images: Mapping[str, str]
+    front_images: Mapping[str, Mapping[str, str]]
     image_sources: Mapping[str, str]
     folders: tuple[ImageFolders, ...]
     unserved: tuple[Unserved, ...]
@@ -132,6 +134,11 @@ class Support:
     def front(self, frontend: str) -> str:
         """The name of the front end; that of Triton if the backend lacks the given one."""
         return self.fronts.get(frontend, self.fronts[_TRITON])
+
+    def image(self, version: str, frontend: str = _TRITON) -> str:
+        """The server image of a version for a front end; empty if the backend knows none."""
+        own = self.front_images.get(version, {})
+        return own.get(frontend, self.images.get(version, ""))
 
 
 @cache
@@ -156,6 +163,7 @@ def matrix() -> dict[Backend, Support]:
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
             removed=_removed(row.get("removedFormats")),
             images={v: entry["image"] for v, entry in row.get("images", {}).items()},
+            front_images={v: entry.get("fronts", {}) for v, entry in row.get("images", {}).items()},
             image_sources={v: entry["source"] for v, entry in row.get("images", {}).items()},
             folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
             unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),

@@ -33,8 +33,8 @@ class Backend(Protocol):
     def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
         """Warnings about a spec that is served nevertheless; each is a part of a sentence."""
 
-    def default_image(self, images: Images, version: str) -> str:
-        """The server image of a version; empty if this release knows none."""
+    def default_image(self, images: Images, version: str, frontend: str) -> str:
+        """The server image of a version for a front end; empty if this release knows none."""
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:
         """GPUs, ranks and launch of the servers.

@@ -26,7 +26,7 @@ def accept(context: Context) -> Outcome:
         refused = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
-    image = runtime.image or backends.of(model).default_image(images, version)
+    image = runtime.image or backends.of(model).default_image(images, version, runtime.frontend)
     reason = (
         AcceptedReason.BELOW_FIX_LEVEL
         if _vulnerable_release(model, image)

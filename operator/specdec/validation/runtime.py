@@ -64,7 +64,7 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
 def image(model: SpeculativeModel, images: Images) -> Cause | None:
     """The spec or the release names a server image."""
     runtime = model.spec.runtime
-    default = backends.of(model).default_image(images, version(model))
+    default = backends.of(model).default_image(images, version(model), runtime.frontend)
     if runtime.image or default:
         return None
     return Cause(

@@ -41,6 +41,19 @@ def test_every_version_of_tensorrt_has_an_image_with_a_source() -> None:
         assert f"tensorrtllm_backend, branch r{release}" in row.image_sources[version]
 
 
+def test_trtllm_serve_has_the_image_that_holds_it_whole() -> None:
+    """The Triton images 26.03 to 26.07 pin openai 1.107.3, which lacks PartReasoningText.
+
+    TensorRT-LLM 1.2 imports that name (serve/responses_utils.py, which py_executor imports), so
+    trtllm-serve of these images ends at its start. The release image has no such pin.
+    """
+    row = support("PyTorch")
+    serving = {v: row.image(v, "TrtllmServe") for v in row.images}
+    assert serving == {v: f"nvcr.io/nvidia/tensorrt-llm/release:{v}" for v in row.images}
+    assert row.image(row.default_version) == row.images[row.default_version]
+    assert row.image("9.9.9", "TrtllmServe") == ""
+
+
 def test_a_release_without_tables_is_listed_with_a_reason() -> None:
     row = support("TensorRT")
     named = {v for entry in row.unserved for v in re.findall(r"\d+\.\d+\.\d+", entry.versions)}

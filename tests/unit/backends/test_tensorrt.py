@@ -75,7 +75,7 @@ def test_engines_of_every_release_are_built_for_logits_where_they_are_compared(
 
 @pytest.mark.parametrize("version", support("TensorRT").versions)
 def test_every_version_has_an_image_and_its_conversion_scripts(version: str) -> None:
-    assert "-trtllm-python-py3" in BACKEND.default_image(IMAGES, version)
+    assert "-trtllm-python-py3" in BACKEND.default_image(IMAGES, version, "Triton")
     assert engines(tensorrt(version=version))["target"].plan["examples"] == [
         "/app/examples",
         "/app/tensorrt_llm/examples",

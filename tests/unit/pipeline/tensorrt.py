@@ -48,7 +48,9 @@ def put(cr: Json, path: str, value: Any) -> Json:
 def facts(model: SpeculativeModel, **known: Any) -> Facts:
     """Return the facts that the stages before `engines` return."""
     version = validation.version(model)
-    image = model.spec.runtime.image or backends.of(model).default_image(IMAGES, version)
+    runtime = model.spec.runtime
+    own = backends.of(model)
+    image = runtime.image or own.default_image(IMAGES, version, runtime.frontend)
     checkpoints = {
         role: Checkpoint(role, letter * 64, "", 0, FACTS)
         for role, letter in zip(model.sources, "abcde", strict=False)

@@ -20,7 +20,7 @@ from specdec.backends.reference import Reference
 class Toy(Reference):
     """Serves checkpoints as they are."""
 
-    def default_image(self, images, version):
+    def default_image(self, images, version, frontend):
         return f"toy:{version}"
 
     def engines(self, model, facts):

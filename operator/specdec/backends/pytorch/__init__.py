@@ -36,10 +36,10 @@ class PyTorch:
         """Warnings about texts that requests share, and about adapters with speculation."""
         return rules.warnings(model)
 
-    def default_image(self, images: Images, version: str) -> str:
-        """The public image that holds the version."""
+    def default_image(self, images: Images, version: str, frontend: str) -> str:
+        """The public image that holds the version and the program of the front end."""
         del images
-        return support(_NAME).images.get(version, "")
+        return support(_NAME).image(version, frontend)
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:
         """The first GPUs of the pod; a draft has those of the target."""

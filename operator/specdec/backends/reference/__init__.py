@@ -37,9 +37,9 @@ class Reference:
         del model
         return ()
 
-    def default_image(self, images: Images, version: str) -> str:
+    def default_image(self, images: Images, version: str, frontend: str) -> str:
         """The reference image of the release, which serves every version."""
-        del version
+        del version, frontend
         return images.reference
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:

@@ -44,10 +44,10 @@ class TensorRT:
         """A warning about speculation in pipeline stages."""
         return rules.warnings(model)
 
-    def default_image(self, images: Images, version: str) -> str:
+    def default_image(self, images: Images, version: str, frontend: str) -> str:
         """The public image that holds the version."""
         del images
-        return support(_NAME).images.get(version, "")
+        return support(_NAME).image(version, frontend)
 
     def ranks(self, model: SpeculativeModel) -> RankPlan:
         """Devices and ranks by topology and placement."""
