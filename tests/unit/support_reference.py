@@ -106,7 +106,9 @@ def _images(row: Support) -> Iterator[str]:
     yield "|---|---|---|"
     for version, image in row.images.items():
         yield f"| {version} | `{image}` | {row.image_sources[version]} |"
-    own = [(version, *entry) for version, each in row.front_images.items() for entry in each.items()]
+    own = [
+        (version, *entry) for version, each in row.front_images.items() for entry in each.items()
+    ]
     if own:
         yield ""
         yield "| Version | `runtime.frontend` | Default image |"

@@ -163,7 +163,9 @@ def matrix() -> dict[Backend, Support]:
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
             removed=_removed(row.get("removedFormats")),
             images={v: entry["image"] for v, entry in row.get("images", {}).items()},
-            front_images={v: entry.get("fronts", {}) for v, entry in row.get("images", {}).items()},
+            front_images={
+                v: entry.get("fronts", {}) for v, entry in row.get("images", {}).items()
+            },
             image_sources={v: entry["source"] for v, entry in row.get("images", {}).items()},
             folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
             unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),

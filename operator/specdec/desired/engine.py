@@ -92,7 +92,7 @@ def job(
             *("python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"),
             *(("--image", f"{MOUNT}/{IMAGE}") if checked else ()),
         ],
-        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
+        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}, *pod.NO_TELEMETRY],
         mounts=[
             {"name": "build", "mountPath": MOUNT, "readOnly": True},
             *([pod.SHARED_MEMORY] if shared else []),

@@ -159,8 +159,21 @@ TRITON = Front(
     environment=launch.environment,
     pre_stop=launch.pre_stop,
 )
+
+
+def _llm_api_environment(launch_: Launch) -> dict[str, str]:
+    """The model is in one process of the server, which starts the ranks."""
+    del launch_
+    return dict(launch.SPAWNED_RANKS)
+
+
 # The LLM API's model answers with text. Its ports are those of Triton.
-LLM_API = replace(TRITON, programs=partial(probes.programs, answer="text"), model=TARGET)
+LLM_API = replace(
+    TRITON,
+    programs=partial(probes.programs, answer="text"),
+    environment=_llm_api_environment,
+    model=TARGET,
+)
 TRTLLM_SERVE = Front(
     ports=trtllm_serve.PORTS,
     programs=trtllm_serve.programs,

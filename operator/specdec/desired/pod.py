@@ -16,6 +16,12 @@ from specdec.desired.child import NO_TAGS, given
 USER = 10001
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
+# NVIDIA's programs report their use to NVIDIA unless one of these variables is 1. Every container
+# of a server's image has both.
+NO_TELEMETRY = (
+    {"name": "TRTLLM_NO_USAGE_STATS", "value": "1"},
+    {"name": "DO_NOT_TRACK", "value": "1"},
+)
 _HOSTNAME = "kubernetes.io/hostname"
 _TMP = "tmp"
 _FIXED = Pods()

@@ -276,6 +276,7 @@ def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str
     return [
         *({"name": name, "value": value} for name, value in values.items()),
         *pod.hidden_gpus(_resources(model, revision)),
+        *pod.NO_TELEMETRY,
     ]
 
 

@@ -7,7 +7,7 @@ what clients may send. Probes of the kubelet reach no port on localhost, so they
 
 from collections.abc import Sequence
 
-from specdec.triton.launch import program_path
+from specdec.triton.launch import SPAWNED_RANKS, program_path
 from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
 
@@ -39,7 +39,7 @@ def command(launch: Launch, directory: str, *, checkpoint: str, **_: object) -> 
 def environment(launch: Launch) -> dict[str, str]:
     """Variables of the server's container; its libraries then never ask the hub for a model."""
     del launch
-    return {"HF_HUB_OFFLINE": "1"}
+    return {"HF_HUB_OFFLINE": "1", **SPAWNED_RANKS}
 
 
 def programs(

@@ -14,10 +14,21 @@ from importlib import resources
 
 from specdec.triton.layout import Launch, Mode
 
+# The default store of PMIx maps files in shared memory, which fails in some containers.
+_STORE = {"PMIX_MCA_gds": "hash"}
 # From 25.07 on Triton refuses clients that register a shared-memory region with this prefix, the
 # default of its Python backend. A prefix that does not start with it would bypass that check.
 _REGIONS = "triton_python_backend_shm_region_"
 SHM_PREFIX = f"{_REGIONS}specdec_rank"
+# The LLM API starts its ranks with MPI_Comm_spawn, without mpirun and its options: see `command`.
+# Open MPI 4 reads OMPI_MCA_*, Open MPI 5 the others.
+SPAWNED_RANKS = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    **_STORE,
+}
 _TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun treats this name as its own machine and starts no remote shell for it.
 _LEADER, _WORKER = "localhost", "worker"
@@ -204,8 +215,7 @@ def environment(launch: Launch) -> dict[str, str]:
     """Variables of a server's container; every rank inherits them from mpirun."""
     if launch.mode is Mode.PLAIN:
         return {}
-    # The default store of PMIx maps files in shared memory, which fails in some containers.
-    variables = {"PMIX_MCA_gds": "hash"}
+    variables = dict(_STORE)
     if launch.mode is Mode.ORCHESTRATOR:
         # mpirun has started all ranks: the orchestrator spawns none.
         variables |= {"TRTLLM_ORCHESTRATOR": "1", "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES": "0"}
