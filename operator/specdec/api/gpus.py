@@ -42,6 +42,22 @@ def gpu(product: str) -> Gpu | None:
     return Gpu(product, memory, whole.compute_capability)
 
 
+def labels(short: str) -> tuple[str, ...]:
+    """The products that a short name can mean, as "H100" means all H100 products; else empty.
+
+    A label of GPU feature discovery has every part of the name, in any case. A name with a part of
+    its own, such as another memory size, may be the label of a product that is not in the table.
+    """
+    parts = _parts(short)
+    if not parts or short in products():
+        return ()
+    return tuple(name for name in products() if parts <= _parts(name))
+
+
+def _parts(name: str) -> set[str]:
+    return {part for part in re.split(r"[^a-z0-9]+", name.lower()) if part}
+
+
 @cache
 def products() -> dict[str, Gpu]:
     """All products by name, in the order of the table."""

@@ -10,14 +10,17 @@ DTYPE_BYTES = {"Float32": 4, "Float16": 2, "BFloat16": 2}
 # Bytes of a parameter with dtype Auto: the converters store other formats in 16 bits.
 AUTO_BYTES = 2
 # Bytes of a parameter in a checkpoint's files, by the dtype in its config.json.
-_FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # The assumed ratio of intermediateSize to hiddenSize if the configuration lacks intermediateSize.
 # No dense model has a larger ratio.
 _WIDEST = 4
 # Experts per token where the facts lack their number.
 _EXPERTS = 2
 _NEEDED = ("vocabSize", "hiddenSize", "layers", "heads")
-_MORE = ("kvHeads", "headDim", "intermediateSize", "expertsPerToken")
+_MORE = (
+    *("kvHeads", "headDim", "intermediateSize"),
+    *("expertsPerToken", "sharedExperts", "expertSize", "cacheWidth"),
+)
 # Larger than any model's numbers: a damaged configuration must not reach the arithmetic.
 _MOST = 10**8
 
@@ -69,17 +72,18 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        intermediate=intermediate,
+        intermediate=int(facts.get("expertSize") or intermediate),
         parameters=parameters or dense + (0 if tied else vocab * hidden),
         tied=tied,
-        experts_per_token=experts,
+        experts_per_token=experts + int(facts.get("sharedExperts") or 0),
+        cache_width=int(facts.get("cacheWidth") or 0) or None,
     )
 
 
 def _parameters(checkpoint: Checkpoint) -> int:
     """The number from the headers of the files, else from their size; 0 if neither is known."""
     counted = int(checkpoint.facts.get("parameters") or 0)
-    return counted or checkpoint.bytes // _FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
+    return counted or checkpoint.bytes // FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
 
 
 def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int) -> bool:
@@ -94,6 +98,7 @@ def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int)
 
 
 def _experts(facts: Mapping[str, Any]) -> int:
+    """The routed experts that a token passes, 1 for a dense model."""
     if known := facts.get("expertsPerToken"):
         return int(known)
     name = str(facts.get("architecture")).lower()

@@ -26,7 +26,10 @@ class Sizes:
     Attributes:
         parameters: all of its parameters, experts included.
         tied: one matrix is both embedding and output projection; an engine holds it twice.
+        intermediate: width of a feed-forward network, or of one expert.
         experts_per_token: how many experts a token passes, 1 for a dense model.
+        cache_width: elements of a token in one layer's cache that every rank holds whole; None
+            where the cache holds keys and values of heads.
     """
 
     vocab: int
@@ -39,6 +42,7 @@ class Sizes:
     parameters: int
     tied: bool = False
     experts_per_token: int = 1
+    cache_width: int | None = None
 
     @property
     def embedding(self) -> int:
@@ -163,5 +167,7 @@ def _logits(engine: EngineSizes) -> int:
 def _kv_per_token(engine: EngineSizes) -> int:
     """Bytes of a token in a pipeline stage's cache; a rank holds at least one key/value head."""
     layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
+    if engine.sizes.cache_width is not None:
+        return layers * engine.sizes.cache_width * engine.bytes_per_kv_element
     heads = math.ceil(engine.sizes.kv_heads / engine.tensor)
     return 2 * layers * heads * engine.sizes.head_dim * engine.bytes_per_kv_element

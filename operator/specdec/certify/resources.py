@@ -181,7 +181,7 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
     plan: Json = {
         "path": "Loop" if separate else "Bls",
         "server": address(model, "target", grpc),
-        "draftTokens": backends.method(model).draft_tokens(model),
+        "draftTokens": backends.method(model).draft_tokens(model) or 0,
         "prompts": request.prompts,
         "outputTokens": request.output_tokens,
         "concurrency": list(CONCURRENCY),

@@ -4,10 +4,14 @@
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.backends.checkpoint_sizes import AUTO_BYTES, FILE_BYTES, sizes_of
+from specdec.backends.facts import Checkpoint
 from specdec.dry_run.resource import InputError
+from specdec.jobs import configuration_facts
 
 # The fetch Job's names of facts, by the key of a Hugging Face configuration.
 _SIZES = {
@@ -20,6 +24,9 @@ _SIZES = {
     "head_dim": "headDim",
 }
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
+# Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
+# name that the quantization tool wrote. A name that is not here counts with 16 bits.
+_QUANTIZED = {"fp8": 1.0, "nvfp4": 0.5625, "w4a8": 0.53, "int4": 0.53, "awq": 0.53, "gptq": 0.53}
 # Far above any real size, and small enough for fast arithmetic.
 _MAX_SIZE = 10**9
 
@@ -50,7 +57,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """The facts for the memory plan.
+    """The facts for the memory plan, by the names of the fetch Job.
 
     Raises:
         InputError: the file is not a valid configuration.
@@ -67,4 +74,31 @@ def facts(path: Path) -> dict[str, Any]:
     architectures = config.get("architectures")
     if isinstance(architectures, list) and architectures:
         result["architecture"] = str(architectures[0])[:80]
-    return {**result, "tieEmbeddings": config.get("tie_word_embeddings") is True}
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    more = {
+        **configuration_facts.facts(config),
+        "dtype": str(dtype)[:16] if dtype else None,
+        "parameters": configuration_facts.parameters(config),
+        "quantization": configuration_facts.quantization(config, {}),
+        "tieEmbeddings": config.get("tie_word_embeddings") is True,
+    }
+    result |= {name: value for name, value in more.items() if value is not None}
+    if "quantization" in result and "parameters" not in result:
+        # The estimated bytes of a quantized checkpoint do not show its number of parameters.
+        sizes = sizes_of(Checkpoint("", "", "", 0, result), None)
+        result |= {"parameters": sizes.parameters} if sizes else {}
+    return result
+
+
+def stored_bytes(role: str, facts: Mapping[str, Any]) -> int:
+    """The estimated bytes of a checkpoint's files, from its configuration; 0 if not known.
+
+    Embedding and output projection are never quantized.
+    """
+    sizes = sizes_of(Checkpoint(role, "", "", 0, facts), None)
+    if sizes is None:
+        return 0
+    own = FILE_BYTES.get(str(facts.get("dtype")), AUTO_BYTES)
+    name = str(facts.get("quantization") or "").lower()
+    body = next((size for start, size in _QUANTIZED.items() if name.startswith(start)), own)
+    return int(sizes.body * body + (sizes.parameters - sizes.body) * own)

@@ -15,12 +15,12 @@ from typing import Any
 from specdec.api import names
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import AvailableReason, ReadyReason
+from specdec.api.reasons import AvailableReason, FetchReason, ReadyReason
 from specdec.api.source import Source
 from specdec.backends.facts import Images
 from specdec.desired import engine as engine_objects
 from specdec.desired.fetch import without_weights
-from specdec.dry_run import configuration
+from specdec.dry_run import configuration, volume_size
 from specdec.dry_run.resource import InputError
 from specdec.dry_run.simulated_cluster import SimulatedCluster
 from specdec.jobs import inspection, volume
@@ -49,6 +49,8 @@ class Plan:
         checkpoints: the origin of each digest by role of `SpeculativeModel.sources`: a given
             directory, or LATER.
         volume: the name of the claim for all files.
+        volume_too_small: why the claim cannot hold the checkpoints; empty if it can, or if their
+            sizes are not known.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Plan:
     status: Json
     checkpoints: Mapping[str, str]
     volume: str
+    volume_too_small: str = ""
 
     def of(self, component: str, kind: str) -> list[Json]:
         """The objects of one component and kind."""
@@ -79,6 +82,9 @@ class Plan:
         for item in self.status["conditions"]:
             if item["status"] == "False" and _depends_on_resource(item):
                 return f"{item['type']} would be False ({item['reason']}): {item['message']}"
+        if self.volume_too_small:
+            reason = FetchReason.VOLUME_FULL
+            return f"{Type.MODELS_FETCHED} would be False ({reason}): {self.volume_too_small}"
         return ""
 
     def engines(self) -> list[tuple[Json, Json]]:
@@ -142,6 +148,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
         status=cluster.cr["status"],
         checkpoints={role: _digest_origin(given.get(role)) for role in sources},
         volume=claim,
+        volume_too_small=volume_size.problem(model, fetched),
     )
 
 
@@ -175,7 +182,9 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": source.model_dump()})
         facts = configuration.facts(folder) if folder else {}
-        return {"digest": digest, "revision": "", "bytes": 0, "facts": facts}
+        weighs = kind is ArtifactKind.CHECKPOINT
+        size = configuration.stored_bytes(role, facts) if weighs else 0
+        return {"digest": digest, "revision": "", "bytes": size, "facts": facts}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is not a folder: name one")
     try:

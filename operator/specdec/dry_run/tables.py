@@ -46,7 +46,7 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         row(stages, stage["type"], status, message)
     yield stages
     if plan["plan"]:
-        yield _devices(plan)
+        yield _runtime(plan)
     if "memory" in plan["plan"]:
         yield _memory(plan["plan"]["memory"])
     yield from _builds(plan)
@@ -94,7 +94,7 @@ def _builds(plan: Json) -> Iterator[Table]:
         yield files
 
 
-def _devices(plan: Json) -> Table:
+def _runtime(plan: Json) -> Table:
     runtime = plan["plan"]
     table = _table("Runtime", "")
     for name in _RUNTIME_FIELDS:
@@ -105,7 +105,11 @@ def _devices(plan: Json) -> Table:
         row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
         if ranks.get(role):
             row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
-    if runtime.get("maxDraftTokens") and "draft" not in runtime["devices"]:
+    if "draft" in runtime["devices"] or not runtime.get("maxDraftTokens"):
+        return table
+    if "draft" in {item["role"] for item in plan["checkpoints"]}:
+        row(table, "devices of the draft", "those of the target")
+    else:
         row(table, "devices of a draft", "none: no draft model")
     return table
 

@@ -173,7 +173,8 @@ def _image(contract: Json) -> Table:
 def _plan(plan: Json) -> Table:
     table = _grid("", "")
     row(table, "serves with", f"{plan.get('backend', '')} {plan.get('version', '')}".strip())
-    drafts = f"{plan.get('draftTokens', 0)} of at most {plan.get('maxDraftTokens', 0)}"
+    most = plan.get("maxDraftTokens", 0)
+    drafts = f"{plan['draftTokens']} of at most {most}" if "draftTokens" in plan else str(most)
     row(table, "draft tokens", drafts)
     if plan.get("gpusPerPod"):
         product = plan.get("gpuProduct", "product not set")

@@ -23,6 +23,7 @@ def heads(folder: Path) -> dict[str, Any]:
 
     Returns:
         method (Eagle, Eagle3, Medusa or ReDrafter), hiddenSize, vocabSize, layers, numHeads,
+        heads and kvHeads (of attention),
         architecture, parameters, targetHiddenSize, draftVocabSize; None where the files do not
         state a value.
 
@@ -38,6 +39,8 @@ def heads(folder: Path) -> dict[str, Any]:
         "hiddenSize": optional_number(config, "hidden_size"),
         "vocabSize": optional_number(config, "vocab_size"),
         "layers": optional_number(config, "num_hidden_layers"),
+        "heads": optional_number(config, "num_attention_heads"),
+        "kvHeads": optional_number(config, "num_key_value_heads"),
         "parameters": weights.parameters(tensors) or None,
         # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
         "targetHiddenSize": optional_number(config, "target_hidden_size"),

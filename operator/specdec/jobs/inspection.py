@@ -10,9 +10,15 @@ from typing import Any
 
 from specdec.api.matrix import architectures
 from specdec.api.reasons import FetchReason
-from specdec.jobs import artifact_inspection, checkpoint_config, tokenizer_facts, weights
+from specdec.jobs import (
+    artifact_inspection,
+    checkpoint_config,
+    configuration_facts,
+    tokenizer_facts,
+    weights,
+)
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.jobs.checkpoint_config import number, optional_number, section, short_text
+from specdec.jobs.checkpoint_config import number, optional_number, section
 from specdec.jobs.result import JobError
 
 _INDEX = "model.safetensors.index.json"
@@ -24,10 +30,9 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[
     Returns:
         For a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
         kvHeads, headDim, maxPosition (tokens, after rotary scaling), dtype, parameters (their
-        number; absent without weights), tieEmbeddings, quantization,
-        nextTokenLayers (for multi-token prediction), and those of
-        `tokenizer_facts.facts`. For the other kinds: see `artifact_inspection.heads` and `engine`.
-        Facts that the files do not state are left out.
+        number; absent without weights), tieEmbeddings, quantization, and those of
+        `configuration_facts.facts` and `tokenizer_facts.facts`. For the other kinds: see
+        `artifact_inspection.heads` and `engine`. Facts that the files do not state are left out.
 
     Raises:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
@@ -69,8 +74,8 @@ def _without_weights(folder: Path) -> dict[str, Any]:
         "maxPosition": _positions(config),
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
-        "quantization": _quantization(folder, config),
-        "nextTokenLayers": optional_number(config, "num_nextn_predict_layers"),
+        "quantization": configuration_facts.quantization(config, _modelopt(folder)),
+        **configuration_facts.facts(config),
         **tokenizer_facts.facts(folder, config),
     }
 
@@ -89,10 +94,6 @@ def _positions(config: Mapping[str, Any]) -> int:
     return int(positions * factor) if kind in ("linear", "dynamic") else positions
 
 
-def _quantization(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """The quantization of the weights, under the name that the quantization tool wrote."""
-    modelopt = section(checkpoint_config.optional(folder, "hf_quant_config.json"), "quantization")
-    hugging_face = section(config, "quantization_config")
-    return short_text(modelopt.get("quant_algo")) or short_text(
-        hugging_face.get("quant_algo") or hugging_face.get("quant_method")
-    )
+def _modelopt(folder: Path) -> Mapping[str, Any]:
+    """What NVIDIA's quantization tool wrote; empty for a checkpoint of another tool."""
+    return section(checkpoint_config.optional(folder, "hf_quant_config.json"), "quantization")

@@ -33,12 +33,13 @@ def accept(context: Context) -> Outcome:
         else AcceptedReason.VALID
     )
     accepted = Condition(Type.ACCEPTED, "True", reason, _message(model, version, image))
+    drafts = backends.method(model).draft_tokens(model)
     plan = {
         "backend": runtime.backend.value,
         "version": version,
         "image": image,
         "method": model.spec.speculation.method.value,
-        "draftTokens": backends.method(model).draft_tokens(model),
+        **({"draftTokens": drafts} if drafts is not None else {}),
         "maxDraftTokens": backends.method(model).max_draft_len(model),
         **_servers(model),
     }

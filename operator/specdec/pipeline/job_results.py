@@ -51,6 +51,9 @@ class CheckpointFacts(SectionModel):
     head_dim: Size | None = None
     max_position: Size | None = None
     experts_per_token: Size | None = None
+    shared_experts: Size | None = None
+    expert_size: Size | None = None
+    cache_width: Size | None = None
     dtype: Text | None = None
     parameters: Size | None = None
     tie_embeddings: bool | None = None

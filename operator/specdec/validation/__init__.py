@@ -28,5 +28,6 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     yield speculation.blocks
     yield from backends.method(model).rules
     yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)
+    yield hardware.products
     yield from backends.of(model).rules
     yield from (hardware.claims, runtime.sink, runtime.onboarding, hardware.ranks)

@@ -14,6 +14,7 @@ from specdec.api.matrix import support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.validation import parallelism
 
 __all__ = ["CheckpointFacts", "Finding", "Verdict", "judge", "padded"]
 
@@ -39,6 +40,7 @@ def judge(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Verd
     """Judge the facts (by role of `SpeculativeModel.sources`) with the severities of the spec."""
     findings = [
         *_architectures(model, facts),
+        *parallelism.findings(model, facts),
         *_pair(model, facts),
         *backends.method(model).findings(model, facts),
         *_context(model, facts),
@@ -130,9 +132,7 @@ def _vocabulary(
     sizes = target.get("vocabSize"), draft.get("vocabSize")
     if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
         return
-    roles = model.models
-    # A draft without settings of its own has the target's tensor parallelism.
-    tensor = [roles.get(role, roles["target"]).parallelism.tensor for role in ("target", "draft")]
+    tensor = [parallelism.tensor(model, role) for role in ("target", "draft")]
     in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
     if model.spec.speculation.block.compares_logits and in_engine[0] != in_engine[1]:
         yield Finding(

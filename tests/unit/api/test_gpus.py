@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec.api.gpus import Gpu, gpu
+from specdec.api.gpus import Gpu, gpu, labels
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,25 @@ def test_a_slice_is_never_taken_for_larger_than_it_is(product: str, shown: int) 
 )
 def test_anything_else_is_unknown(product: str) -> None:
     assert gpu(product) is None
+
+
+@pytest.mark.parametrize(
+    ("short", "known"),
+    [
+        ("H100", ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-NVL", "NVIDIA-H100-PCIe")),
+        ("h200", ("NVIDIA-H200", "NVIDIA-H200-NVL")),
+        ("L40S", ("NVIDIA-L40S",)),
+        ("RTX 4090", ("NVIDIA-GeForce-RTX-4090",)),
+        # Labels, and names that may be the label of a product that is not in the table.
+        ("NVIDIA-L40", ()),
+        ("NVIDIA-H100-96GB-HBM3", ()),
+        ("NVIDIA-A10-SHARED", ()),
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", ()),
+        ("", ()),
+        ("MI300X", ()),
+    ],
+)
+def test_short_name_means_the_products_that_have_its_parts(
+    short: str, known: tuple[str, ...]
+) -> None:
+    assert labels(short) == known

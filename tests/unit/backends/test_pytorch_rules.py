@@ -23,6 +23,14 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ("NGram", "1.2.1", "target.quantization.method", "FP8", "already quantized"),
         ("NGram", "1.2.1", "target.quantization.kvCache", "INT8", "has Auto and FP8"),
         ("NGram", "1.2.1", "target.engine.workers", 2, "builds no engine: remove it"),
+        (
+            "NGram",
+            "1.2.1",
+            "target.limits",
+            {"maxInputLen": 9000, "maxSeqLen": 16384, "maxNumTokens": 8192},
+            "maxInputLen of the target is 9000, above maxNumTokens 8192, and such a prompt does "
+            "not fit into one step: raise maxNumTokens, or set runtime.chunkedContext to true",
+        ),
         ("NGram", "1.2.1", "target.dtype", "Float32", "Auto, Float16, BFloat16: choose one"),
         ("NGram", "1.2.1", "speculation.maxDraftTokens", None, "set maxDraftTokens"),
         ("NGram", "1.2.1", "speculation.draftTokens", 2, "draftTokens is set, and no request"),

@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from typer.testing import CliRunner, Result
 
 from specdec.cli.app import app
+from specdec.dry_run.resource import load
 from support.golden_cases import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,3 +51,19 @@ def sample_plan(sample: str) -> Json:
 def sample_text(sample: str) -> str:
     """Return the text that `specdec plan` prints into a pipe for a sample."""
     return run("plan", "-f", SAMPLES[sample]).stdout
+
+
+def write_sample(folder: Path, sample: str, **changed: Any) -> Path:
+    """Write a sample with changed fields of its spec (`a__b` is field b of a; None removes it)."""
+    body = load(str(SAMPLES[sample]))
+    for field, value in changed.items():
+        *parents, last = field.split("__")
+        part = body["spec"]
+        for parent in parents:
+            part = part.setdefault(parent, {})
+        part[last] = value
+        if value is None:
+            del part[last]
+    path = folder / f"{sample}.yaml"
+    path.write_text(yaml.safe_dump(body))
+    return path

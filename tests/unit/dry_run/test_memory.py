@@ -61,7 +61,7 @@ def test_config_json_compares_vocabularies_and_has_no_digest(tmp_path: Path) -> 
     target = write_config(tmp_path / "a", json.dumps(LLAMA_8B))
     draft = write_config(tmp_path / "b", json.dumps(LLAMA_8B | {"vocab_size": 32000}))
     cr = tmp_path / "cr.yaml"
-    cr.write_text(yaml.safe_dump(resource()))
+    cr.write_text(yaml.safe_dump(resource(storage={"size": "40Gi"})))
     given = ["plan", "-f", str(cr), "--checkpoint", f"target={target}", "--json"]
 
     one_given = CliRunner().invoke(app, given)

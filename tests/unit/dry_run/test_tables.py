@@ -38,6 +38,11 @@ def test_method_without_a_draft_model_takes_no_gpu_for_it() -> None:
         "5 GPUs for ['target', 'draft']",
         ["devices of the target    0, 1, 2, 3", "devices of the draft     4"],
     )
+    # The draft of the LLM API runs in the processes of the target, and no request sets a length.
+    text = " ".join(sample_text("pytorch-draft-target").split())
+    assert "devices of the draft those of the target" in text
+    assert " draftTokens " not in text
+    assert " maxDraftTokens 5 " in text
     assert shown("tensorrt-baseline")[1] == ["devices of the target  0, 1, 2, 3"]
 
 

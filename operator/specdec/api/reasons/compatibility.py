@@ -82,6 +82,12 @@ class CompatibilityReason(Reason):
         "the backend does not serve the architecture of a checkpoint",
         "choose another checkpoint, or another backend",
     )
+    HEADS_NOT_DIVISIBLE = _SECTION.failed(
+        "HeadsNotDivisible",
+        "`parallelism.tensor` does not divide the attention heads of a model, or it neither "
+        "divides its key/value heads nor is a multiple of them",
+        "set `parallelism.tensor` to a number in the message",
+    )
     TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(
         "TargetArchitectureMismatch",
         "no heads of this method exist for the target's architecture",

@@ -32,11 +32,11 @@ class MemoryReason(Reason):
     UNKNOWN_GPU = _SECTION.progress(
         "UnknownGpu",
         "this release does not know the memory of `spec.gpu.product`; it plans no caches",
-        "set `spec.gpu.memoryMiB`",
+        "set `spec.gpu.product` to the nodes' label, or `spec.gpu.memoryMiB`",
     )
     UNKNOWN_SIZE = _SECTION.progress(
         "UnknownSize",
-        "the configuration of a checkpoint is not known, or its cache is compressed (DeepSeek); "
-        "the operator plans no caches",
+        "the configuration of a checkpoint is not known, or it lacks the sizes of a compressed "
+        "cache; the operator plans no caches",
         "in `specdec plan`, name the checkpoint with `--checkpoint ROLE=DIR`",
     )

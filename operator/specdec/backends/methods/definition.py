@@ -22,6 +22,8 @@ class MethodDefinition:
         build_mode: the method's name for `trtllm-build`, which builds it into the target's engine.
         resends_sequence: whether every round sends the whole sequence so far as a new prompt.
         head_cache_layers: layers of draft heads that keep keys and values on the target.
+        in_target_process: whether a draft model runs in the target's processes, with its
+            parallelism.
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -29,6 +31,7 @@ class MethodDefinition:
     build_mode: ClassVar[str] = PLAIN
     resends_sequence: ClassVar[bool] = False
     head_cache_layers: ClassVar[int] = 0
+    in_target_process: ClassVar[bool] = False
 
     def missing_block(self, block: str) -> str:
         """The resolution for a spec without the method's block."""
@@ -46,10 +49,10 @@ class MethodDefinition:
         """
         return self.max_draft_len(model)
 
-    def draft_tokens(self, model: SpeculativeModel) -> int:
-        """The server's default draft length (tokens); 0 where no request can set it."""
+    def draft_tokens(self, model: SpeculativeModel) -> int | None:
+        """The server's default draft length (tokens); None where no request can set a length."""
         del model
-        return 0
+        return None
 
     def built_in(self, model: SpeculativeModel) -> dict[str, Any]:
         """Settings of the block that change the engine's bytes, for the target's build plan."""

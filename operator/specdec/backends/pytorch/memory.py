@@ -14,7 +14,8 @@ from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import EngineSizes, Footprint, footprint
 from specdec.backends.pytorch import methods
 
-# Architectures whose caches hold compressed keys and values; the facts do not state their size.
+# Architectures whose caches hold compressed keys and values. Facts that an earlier release read do
+# not state their size.
 _COMPRESSED = frozenset({"DeepseekV3ForCausalLM"})
 
 
@@ -46,7 +47,8 @@ def _engine(
 ) -> EngineSizes | None:
     checkpoint, spec = checkpoints[role], model.spec.target
     sizes = sizes_of(checkpoint, None)
-    if sizes is None or checkpoint.facts.get("architecture") in _COMPRESSED:
+    compressed = checkpoint.facts.get("architecture") in _COMPRESSED
+    if sizes is None or (compressed and sizes.cache_width is None):
         return None
     method, is_target = methods.of(model), role == "target"
     dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)

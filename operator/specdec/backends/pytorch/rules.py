@@ -6,7 +6,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import EngineOptions
 from specdec.backends.facts import Images
-from specdec.backends.pytorch import generations
+from specdec.backends.pytorch import generations, prompts
 from specdec.backends.rule import Rule, invalid, version
 
 
@@ -193,4 +193,12 @@ def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     return tuple(texts)
 
 
-RULES: tuple[Rule, ...] = (frontend, processes, formats, lengths, load, generation)
+RULES: tuple[Rule, ...] = (
+    frontend,
+    processes,
+    formats,
+    prompts.steps,
+    lengths,
+    load,
+    generation,
+)

@@ -19,6 +19,7 @@ class LlmApiMethod(MethodDefinition):
     """
 
     drafts_with: ClassVar[str] = ""
+    in_target_process = True
 
     @override
     def max_draft_len(self, model: SpeculativeModel) -> int:

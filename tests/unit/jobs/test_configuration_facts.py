@@ -1,0 +1,67 @@
+"""Facts about experts, attention and quantization, from the configurations of public models."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec.jobs import configuration_facts
+from specdec.jobs.inspection import inspect
+from unit.jobs.checkpoints import config, write
+from unit.mixtures import DEEPSEEK_R1, MIXTRAL, QWEN3_MOE
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        (MIXTRAL, {"expertsPerToken": 2}),
+        (QWEN3_MOE, {"expertsPerToken": 8, "expertSize": 768}),
+        (
+            DEEPSEEK_R1,
+            {
+                "nextTokenLayers": 1,
+                "expertsPerToken": 8,
+                "sharedExperts": 1,
+                "expertSize": 2048,
+                # 512 of keys and values, and 64 of the rotary embedding.
+                "cacheWidth": 576,
+                "headDim": 192,
+            },
+        ),
+        ({"experts_per_token": 4}, {"expertsPerToken": 4}),
+        ({"num_experts_per_tok": "two"}, {}),
+        ({"kv_lora_rank": 512}, {}),
+        ({}, {}),
+    ],
+)
+def test_experts_and_attention_are_read(
+    configuration: dict[str, Any], expected: dict[str, int]
+) -> None:
+    facts = configuration_facts.facts(configuration)
+    assert {name: value for name, value in facts.items() if value is not None} == expected
+
+
+@pytest.mark.parametrize(
+    ("configuration", "billions"),
+    [
+        # The model cards state 46.7, 30.5 and 671; the last leaves out 14 of the prediction layer.
+        (MIXTRAL, 46.7),
+        (QWEN3_MOE, 30.5),
+        (DEEPSEEK_R1, 685),
+    ],
+)
+def test_parameters_of_a_mixture_follow_from_its_configuration(
+    configuration: dict[str, Any], billions: float
+) -> None:
+    counted = configuration_facts.parameters(configuration)
+    assert counted is not None
+    assert counted / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+def test_parameters_of_a_dense_model_are_not_counted_here() -> None:
+    assert configuration_facts.parameters(config()) is None
+
+
+def test_fetch_job_reports_the_experts_of_a_token(tmp_path: Path) -> None:
+    mixture = config(architectures=["MixtralForCausalLM"], num_experts_per_tok=2)
+    assert inspect(write(tmp_path / "m", **{"config.json": mixture}))["expertsPerToken"] == 2
