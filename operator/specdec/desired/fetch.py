@@ -62,13 +62,39 @@ def job_name(model: SpeculativeModel, volume: Volume) -> str:
     return names.job_name(model, "fetch", content(model, volume))
 
 
-def plan(model: SpeculativeModel) -> dict[str, Any]:
-    """The plan that `specdec.jobs.fetch` reads; it contains no secret."""
-    bare = without_weights(model)
+def plan(model: SpeculativeModel, volume: Volume) -> dict[str, Any]:
+    """The plan that `specdec.validation.fetch_job` reads; it contains no secret.
+
+    `spec` is the part of the spec that the rules on checkpoints read.
+    """
+    sources = model.sources
+    in_place = [role for role in sources if role not in _mounted(model, volume)]
     return {
-        "models": {role: _source(source) for role, source in model.sources.items()},
-        **given(withoutWeights=bare),
+        "models": {role: _source(source) for role, source in sources.items()},
+        "spec": _judged(model),
+        **given(
+            withoutWeights=without_weights(model),
+            inPlace=[role for role in in_place if sources[role].pvc is not None],
+        ),
     }
+
+
+def _judged(model: SpeculativeModel) -> dict[str, Any]:
+    """What the rules on checkpoints read of the spec, without the names of Secrets."""
+    fields: dict[str, Any] = {
+        "runtime": {"backend", "version"},
+        "target": True,
+        "speculation": True,
+        "checks": True,
+    }
+    spec = model.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True, include=fields)
+    return {**_without_secrets(spec), "storage": {}}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_secrets(v) for k, v in value.items() if not k.endswith("SecretRef")}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def job(
@@ -85,7 +111,8 @@ def job(
         image=image,
         pull_policy="IfNotPresent",
         command=[
-            *("python", "-m", "specdec.jobs.fetch", "--plan", names.canonical(plan(model))),
+            *("python", "-m", "specdec.validation.fetch_job"),
+            *("--plan", names.canonical(plan(model, volume))),
             *allowed,
         ],
         env=[
@@ -103,7 +130,7 @@ def job(
         ],
         resources=_RESOURCES,
     )
-    claims = {name: claim for name, claim in mounted.values() if name != pod.MODELS}
+    claims = dict(mounted.values())
     volumes = [
         {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         for name, claim in claims.items()
@@ -121,15 +148,16 @@ def job(
 
 
 def _mounted(model: SpeculativeModel, volume: Volume) -> dict[str, tuple[str, str]]:
-    """The pod's volume and its claim by role, for sources that lie on a claim.
+    """The pod's volume and its claim by role, for sources that lie on another claim.
 
-    Roles on the same claim share one volume: a pod with two volumes of one claim never starts,
-    because the kubelet treats them as the same volume and mounts only one.
+    Sources on the resource's own claim are read where that claim is mounted. Roles on the same
+    claim share one volume: a pod with two volumes of one claim never starts, because the kubelet
+    treats them as the same volume and mounts only one.
     """
-    volumes = {volume.claim: pod.MODELS}
+    volumes: dict[str, str] = {}
     mounted = {}
     for role, source in model.sources.items():
-        if source.pvc is not None:
+        if source.pvc is not None and source.pvc.claim_name != volume.claim:
             claim = source.pvc.claim_name
             mounted[role] = (volumes.setdefault(claim, f"source-{role}"), claim)
     return mounted

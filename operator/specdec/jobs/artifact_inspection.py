@@ -62,6 +62,23 @@ def heads(folder: Path) -> dict[str, Any]:
     return facts
 
 
+def heads_configuration(folder: Path) -> dict[str, Any]:
+    """The facts of draft heads that do not depend on their tensors, by the names of `heads`.
+
+    Raises:
+        JobError: CheckpointCorrupt: no configuration.
+    """
+    config = checkpoint_config.read(folder, "config.json")
+    method = _method(config, medusa=False)
+    if method not in ("Eagle3", "ReDrafter"):
+        # Only tensors distinguish heads of EAGLE from those of Medusa.
+        return {}
+    keys = ("hidden_size", "vocab_size", "target_hidden_size", "draft_vocab_size")
+    names = ("hiddenSize", "vocabSize", "targetHiddenSize", "draftVocabSize")
+    sizes = {name: optional_number(config, key) for name, key in zip(names, keys, strict=True)}
+    return {"method": method, **{name: size for name, size in sizes.items() if size is not None}}
+
+
 def engine(folder: Path) -> dict[str, Any]:
     """The facts of a prebuilt engine, read from its config.json.
 

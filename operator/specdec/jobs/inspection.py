@@ -46,6 +46,22 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[
     return {key: value for key, value in inspectors[kind](folder).items() if value is not None}
 
 
+def configuration(folder: Path, kind: ArtifactKind) -> dict[str, Any]:
+    """The facts that configuration and tokenizer state, before any weights are there.
+
+    Those of a checkpoint are complete except for `parameters`. Those of heads lack what only the
+    tensors show: their method, and the sizes of Medusa heads. An engine has none.
+
+    Raises:
+        JobError: CheckpointCorrupt or UnsupportedArchitecture.
+    """
+    if kind is ArtifactKind.ENGINE:
+        return {}
+    if kind is ArtifactKind.HEADS:
+        return artifact_inspection.heads_configuration(folder)
+    return inspect(folder, ArtifactKind.WITHOUT_WEIGHTS)
+
+
 def _checkpoint(folder: Path) -> dict[str, Any]:
     facts = _without_weights(folder)
     index = checkpoint_config.read(folder, _INDEX) if (folder / _INDEX).is_file() else None

@@ -62,10 +62,10 @@ def copy(source: Path, target: Path, kind: ArtifactKind) -> Iterator[int]:
 def settle(scratch: Path, final: Path) -> None:
     """Rename a complete directory to its final name, after its content is on disk.
 
-    All files are made readable for every user. An existing directory with that name has the same
-    content, so it is kept.
+    All files are made readable for every user; files behind links keep their rights. An existing
+    directory with that name has the same content, so it is kept.
     """
-    for path in (p for p in scratch.iterdir() if p.is_file()):
+    for path in (p for p in scratch.iterdir() if p.is_file() and not p.is_symlink()):
         path.chmod(0o644)
         sync(path)
     scratch.chmod(0o755)
@@ -102,7 +102,7 @@ def require_space(folder: Path, needed: int) -> None:
     if needed > free:
         raise JobError(
             FetchReason.VOLUME_FULL,
-            f"the volume has {free / 1e6:.0f} MB free and the checkpoint needs "
+            f"the volume has {free / 1e6:.0f} MB free and the checkpoints need "
             f"{needed / 1e6:.0f} MB more: enlarge the claim or free space on it",
             permanent=False,
         )

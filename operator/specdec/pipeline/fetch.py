@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, FetchReason
@@ -47,7 +48,20 @@ def fetch(context: Context) -> Outcome:
     outdated = _outdated(context, manifest["metadata"]["name"], done=done)
     if isinstance(step, Done):
         return _check(context, step.result, outdated)
+    if step.failed and isinstance(step.cause.reason, CompatibilityReason):
+        return _refused(context, step.cause, outdated)
     return job.waiting(Type.MODELS_FETCHED, context.facts, step, outdated)
+
+
+def _refused(context: Context, finding: Cause, delete: tuple[Ref, ...]) -> Outcome:
+    """The Job refused the configurations by the rules of `compatibility`: it has no weights.
+
+    A change of the spec that these rules read replaces the Job.
+    """
+    message = "no weights are downloaded, because configuration or tokenizer do not fit"
+    fetched = Condition(Type.MODELS_FETCHED, "Unknown", FetchReason.NOT_FETCHED, message)
+    refused = Condition(Type.COMPATIBLE, "False", finding.reason, finding.message)
+    return Outcome((fetched, refused), context.facts, proceed=False, delete=delete)
 
 
 def _task(context: Context, manifest: Object) -> Task[_Sources]:
@@ -114,11 +128,12 @@ def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outc
     }
     verdict = compatibility.judge(context.model, {r: c.facts for r, c in checkpoints.items()})
     size = sum(c.bytes for c in checkpoints.values())
+    copies = _copies(context, checkpoints)
     fetched = Condition(
         Type.MODELS_FETCHED,
         "True",
         FetchReason.FETCHED,
-        f"{_names(context.model)} on the volume ({size / 1e6:.1f} MB)",
+        f"{_names(context.model)} on the volume ({size / 1e6:.1f} MB){copies}",
     )
     facts = replace(context.facts, checkpoints=checkpoints, engines_on_volume=sources.engines)
     return Outcome(
@@ -127,6 +142,20 @@ def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outc
         proceed=not verdict.refused,
         delete=delete,
         status={"models": [_with_findings(e, verdict) for e in sources.entries.values()]},
+    )
+
+
+def _copies(context: Context, checkpoints: Mapping[str, Checkpoint]) -> str:
+    """The space that copies from other claims take; empty if no source lies on another claim."""
+    sizes: dict[str, dict[str, int]] = {}
+    for role, source in context.model.sources.items():
+        if source.pvc is not None and source.pvc.claim_name != context.facts.volume.claim:
+            copied = checkpoints[role]
+            sizes.setdefault(source.pvc.claim_name, {})[copied.digest] = copied.bytes
+    return "".join(
+        f"; {sum(own.values()) / 1e6:.1f} MB of them are a copy from claim {claim}, which "
+        "spec.storage.existingClaim would use in place"
+        for claim, own in sizes.items()
     )
 
 

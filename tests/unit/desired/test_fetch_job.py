@@ -52,8 +52,8 @@ def test_beside_a_prebuilt_engine_no_weights_are_fetched() -> None:
     cr["spec"]["target"]["engine"] = {"prebuilt": {"pvc": {"claimName": "e", "path": "e"}}}
     prebuilt = SpeculativeModel.parse(cr)
 
-    assert "withoutWeights" not in fetch.plan(built)
-    assert fetch.plan(prebuilt)["withoutWeights"] == ["target"]
+    assert "withoutWeights" not in fetch.plan(built, SHARED)
+    assert fetch.plan(prebuilt, SHARED)["withoutWeights"] == ["target"]
     old, new = (fetch.source_hashes(model, SHARED) for model in (built, prebuilt))
     assert old["draft"] == new["draft"]
     # The hashes differ, so the weights are fetched if the engine is built again.
@@ -94,6 +94,10 @@ def test_secrets_of_every_source_reach_the_fetch_container_only(kind: str) -> No
     secrets = {e["name"]: e["valueFrom"]["secretKeyRef"] for e in env if "valueFrom" in e}
     assert secrets == expected
     plan = json.loads(pod["containers"][0]["command"][-1])
+    # The rules on checkpoints read a part of the spec, without the names of Secrets.
+    assert plan["spec"]["target"]["source"] == plan["models"]["target"]
+    assert "SecretRef" not in json.dumps(plan)
+    del plan["spec"]
     assert plan == {
         "models": {"target": {kind: {k: v for k, v in source.items() if "SecretRef" not in k}}}
     }

@@ -125,7 +125,7 @@ def test_complete_files_of_a_killed_job_are_kept(
         raise SystemExit(143)
 
     with monkeypatch.context() as patch:
-        patch.setattr("specdec.jobs.fetch._complete", killed)
+        patch.setattr("specdec.jobs.remote_artifact.settled", killed)
         with pytest.raises(SystemExit):
             run({"target": source(hub)}, volume, tmp_path)
     assert visible(volume) == []

@@ -15,6 +15,12 @@ class FetchReason(Reason):
         "the fetch Job is running",
         "wait; `kubectl logs job/JOB -f` shows the progress",
     )
+    NOT_FETCHED = _SECTION.progress(
+        "NotFetched",
+        "the configurations of the checkpoints do not fit, so no weights are downloaded; the "
+        "message of `Compatible` has the finding",
+        "follow the resolution of the reason of `Compatible`",
+    )
     SOURCE_NOT_FOUND = _SECTION.failed(
         "SourceNotFound",
         "the repository, claim, path, bucket, prefix, artifact or model version does not "
