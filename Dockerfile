@@ -33,6 +33,10 @@ WORKDIR /build
 # Packages first, by the digests of their files: their layer changes with the lock alone.
 COPY requirements-operator.txt ./
 RUN pip install --require-hashes --only-binary :all: -r requirements-operator.txt
+# For servers and builds in NVIDIA's images, whose Python is newer: so nothing is compiled here.
+COPY requirements-packages.txt ./
+RUN pip install --require-hashes --only-binary :all: --no-deps --no-compile \
+                --target /opt/specdec/packages -r requirements-packages.txt
 # For manifests/samples/reference-pair.yaml.
 COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
 COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft

@@ -18,6 +18,9 @@ LOCKS = {
     "requirements-operator.txt": ("client", "jobs", "openai"),
     "requirements-reference.txt": ("reference",),
 }
+# Lock file -> the dependency group that it locks, without the requirements of its packages. They
+# run in images of others, so their versions are not those of constraints.txt.
+ALONE = {"requirements-packages.txt": "packages"}
 # The operator's image also contains the project itself and its build requirements.
 WITH_PROJECT = "requirements-operator.txt"
 _LINE = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)$")
@@ -58,6 +61,8 @@ def constrained(path: Path) -> dict[str, str]:
 def required(root: Path, lock: str) -> list[Requirement]:
     """Return a lock's requirements in pyproject.toml, without their own dependencies."""
     body = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    if lock in ALONE:
+        return [Requirement(line) for line in body["dependency-groups"][ALONE[lock]]]
     project = body["project"]
     lines = [line for extra in LOCKS[lock] for line in project["optional-dependencies"][extra]]
     if lock == WITH_PROJECT:
@@ -74,7 +79,8 @@ def write(root: Path, lock: str) -> None:
         subprocess.CalledProcessError: uv cannot resolve the lock, and printed the reason.
     """
     argv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "--output-file", lock]
-    argv += ["--constraints", "constraints.txt", "--generate-hashes", "--no-annotate"]
+    argv += ["--no-deps"] if lock in ALONE else ["--constraints", "constraints.txt"]
+    argv += ["--generate-hashes", "--no-annotate"]
     argv += ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"]
     argv += ["--custom-compile-command", "make lock"]
     text = "\n".join(map(str, required(root, lock)))
@@ -82,5 +88,5 @@ def write(root: Path, lock: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in LOCKS:
+    for name in (*LOCKS, *ALONE):
         write(Path(__file__).parents[2], name)

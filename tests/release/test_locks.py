@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from release.locks import LOCKS, constrained, locked, required
+from release.locks import ALONE, LOCKS, constrained, locked, required
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
@@ -20,7 +20,7 @@ def test_lock_has_digests_and_the_versions_of_the_constraints(name: str) -> None
         assert pin.digests
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, *ALONE])
 def test_lock_has_every_requirement_of_the_project(name: str) -> None:
     pins = locked(ROOT / name)
     for requirement in required(ROOT, name):
@@ -37,7 +37,7 @@ def test_images_install_packages_only_by_digest() -> None:
         if re.search(r"\bpip3? install\b", command)
     ]
     locks = [file for command in installs for file in re.findall(r"-r (\S+)", command)]
-    assert sorted(locks) == sorted(LOCKS)
+    assert sorted(locks) == sorted((*LOCKS, *ALONE))
     for command in installs:
         options = {"--require-hashes", "--only-binary"}  # a source package would run its code
         if "-r" not in command.split():
@@ -45,6 +45,15 @@ def test_images_install_packages_only_by_digest() -> None:
             options = {"--no-deps", "--no-index", "--no-build-isolation"}
             assert command.split()[-1] == "."
         assert options <= set(command.split()), command
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_packages_for_other_images_come_without_their_requirements(name: str) -> None:
+    """The images have these requirements: openai 1.109.1 requires what 1.107.3 does (PyPI)."""
+    assert locked(ROOT / name).keys() == {canonicalize_name(r.name) for r in required(ROOT, name)}
+    (install,) = re.findall(rf"pip install [^&\n]*-r {name}", DOCKERFILE)
+    assert {"--no-deps", "--no-compile"} <= set(install.split())
+    assert re.search(r"--target /opt/specdec/packages ", install)
 
 
 def test_line_without_a_digest_is_refused(tmp_path: Path) -> None:

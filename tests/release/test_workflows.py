@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from release.locks import ALONE, LOCKS
+
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
@@ -210,7 +212,7 @@ def test_packages_of_images_are_scanned_weekly() -> None:
     (scan,) = [step for step in job["steps"] if "anchore/scan-action" in step.get("uses", "")]
     require_strict(scan)
     script = "\n".join(step.get("run", "") for step in job["steps"])
-    for name in ("requirements-operator.txt", "requirements-reference.txt", "Cargo.lock"):
+    for name in (*LOCKS, *ALONE, "Cargo.lock"):
         assert name in script
     assert scan["with"]["path"] in script
 

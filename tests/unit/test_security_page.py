@@ -158,7 +158,7 @@ def golden_pods() -> Iterator[Any]:
 @pytest.mark.slow
 def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
     pods = list(golden_pods())
-    servers = sidecars = 0
+    servers = sidecars = copies = 0
     for pod in pods:
         assert pod["automountServiceAccountToken"] is False
         assert "serviceAccountName" not in pod
@@ -169,11 +169,16 @@ def test_no_pod_has_a_token_and_servers_cannot_write_models() -> None:
                 servers += 1
         for container in pod.get("initContainers", ()):
             mounts = {mount["name"] for mount in container["volumeMounts"]}
+            if container["name"] == "packages":
+                assert mounts == {"tmp", "packages"}
+                copies += 1
+                continue
             assert all(name.startswith(("sidecar-", "extra-")) for name in mounts)
             sidecars += 1
     assert len(pods) > 50
     assert servers > 10
     assert sidecars
+    assert copies
 
 
 def test_what_the_crate_is_built_of_is_locked() -> None:

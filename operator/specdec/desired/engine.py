@@ -17,7 +17,7 @@ from specdec.api import names
 from specdec.api.children import Tags
 from specdec.api.model import SpeculativeModel
 from specdec.api.quantity import amount
-from specdec.desired import pod
+from specdec.desired import packages, pod
 from specdec.desired.child import NO_TAGS, given
 from specdec.desired.pod import Container, Placement, Volume
 
@@ -77,11 +77,16 @@ def job(
     volume: Volume,
     image: str,
     needs: Needs,
+    operator_image: str,
     *,
     checked: bool = False,
 ) -> dict[str, Any]:
-    """The build Job; `image` is the server's, `checked` whether the Job checks it first."""
+    """The build Job; `image` is the server's, `checked` whether the Job checks it first.
+
+    Only the check selects the copied packages, so a Job without a check needs none.
+    """
     build = model.spec.build
+    copied = checked and packages.needed(model)
     key = plan["key"]
     shared = _shared_memory(build.shared_memory, needs)
     container = Container(
@@ -96,6 +101,7 @@ def job(
         mounts=[
             {"name": "build", "mountPath": MOUNT, "readOnly": True},
             *([pod.SHARED_MEMORY] if shared else []),
+            *([packages.MOUNT] if copied else []),
         ],
         resources=pod.with_gpus(
             _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
@@ -111,9 +117,11 @@ def job(
         [
             {"name": "build", "configMap": {"name": name}},
             *([pod.shared_memory(shared)] if shared else []),
+            *([packages.volume()] if copied else []),
         ],
         model.spec.metadata.job_pods,
         pods=model.spec.pods,
+        first=[packages.container(model, operator_image)] if copied else [],
         restartPolicy="Never",
         **pod.resource_claims(build.resource_claims),
         **given(

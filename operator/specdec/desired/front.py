@@ -53,6 +53,8 @@ class Front:
             server is not a tritonserver.
         verification: the decoding path that the verification Job measures; empty if the method
             determines it (`SpeculativeModel.control`).
+        packages: whether the server needs `desired/packages.py`: it imports TensorRT-LLM's Python
+            package in an image of Triton.
         attempt_seconds: how long one run of the startup probe may take.
     """
 
@@ -75,6 +77,7 @@ class Front:
     openai: str = ""
     proxy: bool = False
     verification: str = ""
+    packages: bool = False
     attempt_seconds: int = _ATTEMPT
 
     def clients(self, model: SpeculativeModel) -> tuple[str, ...]:
@@ -173,6 +176,7 @@ LLM_API = replace(
     programs=partial(probes.programs, answer="text"),
     environment=_llm_api_environment,
     model=TARGET,
+    packages=True,
 )
 TRTLLM_SERVE = Front(
     ports=trtllm_serve.PORTS,

@@ -91,13 +91,14 @@ def template(
     sidecars: Sequence[Container] = (),
     pods: Pods = _FIXED,
     native_sidecars: Sequence[Container] = (),
+    first: Sequence[Container] = (),
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod template under the restricted profile; `spec` adds or overrides pod fields.
 
     Without a volume the pod has no models, and may run on any node. The `sidecars` mount the
     volume only if their own `mounts` have it. The `native_sidecars` start before the container and
-    stop after it.
+    stop after it. The containers in `first` have ended before any of these starts.
     """
     return {
         "metadata": {
@@ -118,7 +119,9 @@ def template(
                 *(dict(v) for v in volumes),
             ],
             **given(
-                initContainers=[_container(item, with_models=False) for item in native_sidecars],
+                initContainers=[
+                    _container(item, with_models=False) for item in (*first, *native_sidecars)
+                ],
                 serviceAccountName=pods.service_account_name,
                 nodeSelector=dict(placement.node_selector),
                 tolerations=[dict(t) for t in placement.tolerations],

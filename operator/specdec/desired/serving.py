@@ -8,7 +8,7 @@ from typing import Any
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.desired import openai, pod, programs, proxy, tls
+from specdec.desired import openai, packages, pod, programs, proxy, tls
 from specdec.desired import sidecars as user_sidecars
 from specdec.desired.child import given, metadata
 from specdec.desired.front import front
@@ -96,6 +96,7 @@ def deployment(
                     programs.volume(model),
                     *tls.server(model).volumes,
                     *openai.volumes(model),
+                    *([packages.volume()] if _packages(model) else []),
                 ],
                 [
                     *tls.watchers(model, revision.image),
@@ -106,6 +107,7 @@ def deployment(
                         model, revision.operator_image, revision.checkpoint, _LINGER
                     ),
                 ],
+                [packages.container(model, revision.operator_image)] if _packages(model) else [],
             ),
         },
     }
@@ -148,8 +150,9 @@ def template(
     component: str,
     volumes: Sequence[Mapping[str, Any]] = (),
     sidecars: Sequence[Container] = (),
+    first: Sequence[Container] = (),
 ) -> dict[str, Any]:
-    """The template of a serving pod; `server` is its container."""
+    """The template of a serving pod; `server` is its container, `first` end before it starts."""
     serving = model.spec.serving
     short = {names.REPOSITORY: revision.repository[:16]}
     labels = pod.labels(names.labels(model, component), volume) | short
@@ -171,6 +174,7 @@ def template(
         sidecars,
         model.spec.pods,
         user_sidecars.containers(model),
+        first,
         terminationGracePeriodSeconds=(
             _LINGER + reconnect_seconds(model) + serving.drain.timeout_seconds + _MARGIN
         ),
@@ -249,7 +253,13 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         ),
         env=[*variables(model, revision), *secure.env],
         user_env=[item.model_dump(by_alias=True, exclude_none=True) for item in serving.env],
-        mounts=[pod.SHARED_MEMORY, programs.MOUNT, *secure.mounts, *extra_mounts(model)],
+        mounts=[
+            pod.SHARED_MEMORY,
+            programs.MOUNT,
+            *secure.mounts,
+            *([packages.MOUNT] if _packages(model) else []),
+            *extra_mounts(model),
+        ],
         resources=_resources(model, revision),
         models_read_only=True,
         extra={
@@ -263,6 +273,11 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },
     )
+
+
+def _packages(model: SpeculativeModel) -> bool:
+    """Whether the server imports TensorRT-LLM's Python package in an image of Triton."""
+    return front(model).packages and packages.needed(model)
 
 
 def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:

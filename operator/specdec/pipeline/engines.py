@@ -121,6 +121,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
             volume,
             context.facts.image,
             needs,
+            context.images.operator,
             checked=image is not None,
         )
     )

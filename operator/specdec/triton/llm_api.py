@@ -14,6 +14,8 @@ from specdec.triton.pbtxt import Batching, ModelConfig
 
 MODEL = "tensorrt_llm"
 CONFIGURATION = "model.yaml"
+# A module that the model's program imports.
+PACKAGES = "image_packages.py"
 # Optional inputs by type. Every image reads them by name and ignores those that it does not know.
 _OPTIONAL = {
     "BOOL": (
@@ -105,9 +107,11 @@ def files(plan: LlmApiPlan) -> dict[str, str]:
         decoupled=plan.decoupled,
         instances=len(plan.gpu_device_ids) or 1,
     )
-    program = resources.files("specdec").joinpath("payload", "models", "llm_api", "1", "model.py")
+    payload = resources.files("specdec").joinpath("payload")
+    program = payload.joinpath("models", "llm_api", "1", "model.py")
     return {
         f"{MODEL}/1/model.py": program.read_text("utf-8"),
+        f"{MODEL}/1/{PACKAGES}": payload.joinpath("build", PACKAGES).read_text("utf-8"),
         f"{MODEL}/1/{CONFIGURATION}": plan.configuration,
         f"{MODEL}/config.pbtxt": pbtxt.model(config),
     }

@@ -134,7 +134,9 @@ def test_a_build_may_claim_its_gpus_too() -> None:
     plan = {"key": "k" * 64, "role": "target"}
     cr = case("tensorrt-baseline")
     resource_ = model({**cr, "spec": {**cr["spec"], "build": {"resourceClaims": [CLAIM]}}})
-    spec = engine.job(resource_, plan, VOLUME, "image", Needs(4))["spec"]["template"]["spec"]
+    spec = engine.job(resource_, plan, VOLUME, "image", Needs(4), "operator")["spec"]["template"][
+        "spec"
+    ]
     assert spec["resourceClaims"] == [CLAIM]
     assert "limits" not in spec["containers"][0]["resources"]
 

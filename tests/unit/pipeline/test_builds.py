@@ -179,7 +179,9 @@ def test_memory_request_follows_the_checkpoint_unless_the_spec_sets_it(
 ) -> None:
     model = SpeculativeModel.parse(resource(build={"resources": resources}))
     needed = needs(plan(), 2, 10 * GIB + 1)
-    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", needed)
+    job = desired.job(
+        model, plan(), Volume("c", "c", single_node=False), "image", needed, "operator"
+    )
     resources = job["spec"]["template"]["spec"]["containers"][0]["resources"]
     assert resources["limits"]["nvidia.com/gpu"] == "1"
     expected = requests or {"cpu": "4", "ephemeral-storage": "1Gi", "memory": "26Gi"}
@@ -200,7 +202,9 @@ def test_shared_memory_of_a_build_is_sized_and_counted(
 ) -> None:
     model = SpeculativeModel.parse(resource(build=build))
     needed = needs(plan(workers=2), 2, 10 * GIB + 1)
-    job = desired.job(model, plan(), Volume("c", "c", single_node=False), "image", needed)
+    job = desired.job(
+        model, plan(), Volume("c", "c", single_node=False), "image", needed, "operator"
+    )
     pod = job["spec"]["template"]["spec"]
     assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}} in pod["volumes"]
     (container,) = pod["containers"]
@@ -212,6 +216,6 @@ def test_a_conversion_on_the_cpu_shares_no_memory_unless_the_spec_sets_it() -> N
     for build, shared in (({}, False), ({"sharedMemory": "1Gi"}, True)):
         model = SpeculativeModel.parse(resource(build=build))
         volume = Volume("c", "c", single_node=False)
-        job = desired.job(model, plan(), volume, "image", Needs(0))
+        job = desired.job(model, plan(), volume, "image", Needs(0), "operator")
         names = [v["name"] for v in job["spec"]["template"]["spec"]["volumes"]]
         assert ("shm" in names) is shared

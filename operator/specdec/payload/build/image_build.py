@@ -9,6 +9,7 @@ from typing import Any
 
 import image_check
 import image_files
+import image_packages
 from failure import BuildError
 from tensorrt_plan import Plan
 from tensorrt_steps import MissingScriptError, steps
@@ -23,6 +24,8 @@ _MOST_CHARACTERS = 600
 def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the image with what the plan's release expects, and describe it.
 
+    Programs that this process starts then find the packages that the image has too old.
+
     Returns:
         `image` of the result: version, number of templates and flags, names of request fields;
         empty where the plan disables the check, or the templates do not show those names.
@@ -30,6 +33,8 @@ def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         BuildError: the image differs; the message names the first differences and the fix.
     """
+    if replaced := image_packages.use():
+        print(replaced, flush=True)
     if plan.image_check == "Disabled":
         return {}
     commands, missing = _commands(plan)

@@ -9,6 +9,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+import image_packages
 import triton_python_backend_utils as pb_utils
 
 _MODEL = "llmapi/tensorrt_llm/1"
@@ -26,6 +27,9 @@ def _model() -> type:
     Raises:
         TritonModelException: the image has no such program.
     """
+    # Before the program, because it and its ranks import TensorRT-LLM.
+    if replaced := image_packages.use():
+        print(replaced, flush=True)
     for folder in _FOLDERS:
         if (folder / "model.py").is_file():
             # The program imports modules beside it.
