@@ -13,7 +13,11 @@ from specdec.api.methods.block import Block
 from specdec.api.methods.draft_target import DraftTarget
 from specdec.api.methods.eagle import Eagle
 from specdec.api.methods.eagle3 import Eagle3
-from specdec.api.methods.llm_api import AcceptanceThreshold, DraftLengthByLoad
+from specdec.api.methods.llm_api import (
+    AcceptanceRateThreshold,
+    AcceptanceThreshold,
+    DraftLengthByLoad,
+)
 from specdec.api.methods.lookahead import Lookahead
 from specdec.api.methods.medusa import Medusa
 from specdec.api.methods.mtp import Mtp
@@ -88,6 +92,7 @@ class Speculation(Value):
     pard: Pard | None = None
     draft_length_by_load: DraftLengthByLoad | None = None
     acceptance_threshold: AcceptanceThreshold | None = None
+    acceptance_rate_threshold: AcceptanceRateThreshold | None = None
 
     @property
     def speculates(self) -> bool:

@@ -93,6 +93,7 @@ WITHOUT_ENGINE = tuple(
         "pard.",
         "draftLengthByLoad.",
         "acceptanceThreshold.",
+        "acceptanceRateThreshold.",
     )
 )
 

@@ -90,12 +90,34 @@ def test_options_are_rendered_where_a_version_has_them() -> None:
     assert written["max_concurrency"] == 8
     assert errors(configuration(cr), "1.3.0") == []
 
-    cr = put(
-        pytorch("Eagle3"), "speculation.acceptanceThreshold", {"window": 9, "lengthPercent": 125}
-    )
+
+@pytest.mark.parametrize(
+    ("percent", "accepted"), [(101, 0.01), (120, 0.2), (125, 0.25), (250, 1.5)]
+)
+def test_a_threshold_of_the_acceptance_length_counts_accepted_draft_tokens(
+    percent: int, accepted: float
+) -> None:
+    """`_torch/speculative/speculation_gate.py` of 1.1 and 1.2 averages "accepted draft tokens per
+    iteration over the last N completed requests": the tokens of a step without the target's own.
+    """
+    threshold = {"window": 9, "lengthPercent": percent}
+    cr = put(pytorch("Eagle3"), "speculation.acceptanceThreshold", threshold)
     written = configuration(cr)["speculative_config"]
-    assert (written["acceptance_window"], written["acceptance_length_threshold"]) == (9, 1.25)
+    assert (written["acceptance_window"], written["acceptance_length_threshold"]) == (9, accepted)
     assert errors(configuration(cr), "1.2.1") == []
+
+
+def test_newer_releases_have_a_threshold_of_the_acceptance_rate() -> None:
+    """The gate of 1.3 averages "true acceptance-rate samples over the last N speculation-enabled
+    decoding iterations".
+    """
+    cr = pytorch("Eagle3", "1.3.0")
+    put(cr, "speculation.acceptanceRateThreshold", {"windowSteps": 500, "ratePercent": 15})
+    assert problem(cr) == ""
+    written = configuration(cr)["speculative_config"]
+    assert written["acceptance_rate_window_size"] == 500
+    assert written["acceptance_rate_threshold"] == 0.15
+    assert errors(configuration(cr), "1.3.0") == []
 
 
 def test_caches_and_limits_are_those_of_the_spec() -> None:

@@ -74,6 +74,13 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "acceptanceThreshold is set, and TensorRT-LLM 1.3.0",
         ),
         (
+            "NGram",
+            "1.2.1",
+            "speculation.acceptanceRateThreshold",
+            {"windowSteps": 9, "ratePercent": 20},
+            "acceptanceRateThreshold is set, and TensorRT-LLM 1.2.1",
+        ),
+        (
             "Eagle3",
             "1.2.1",
             "speculation.eagle3.dynamicTree",

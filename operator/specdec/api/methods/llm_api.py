@@ -25,11 +25,23 @@ class AcceptanceThreshold(Value):
     """When the server stops drafting for good.
 
     It stops if the mean acceptance length of the last `window` requests falls below
-    `lengthPercent`, in percent of a token: 150 means 1.5 tokens a step.
+    `lengthPercent`, in percent of a token: 150 means 1.5 tokens a step. Without any accepted
+    draft token a step gives one token, so values above 100 are useful.
     """
 
     window: int
     length_percent: int
+
+
+class AcceptanceRateThreshold(Value):
+    """When the server stops drafting for good, in releases that count steps.
+
+    It stops if less than `ratePercent` of the draft tokens were accepted, averaged over the last
+    `windowSteps` steps.
+    """
+
+    window_steps: int
+    rate_percent: int
 
 
 class DynamicTree(Value):

@@ -30,6 +30,7 @@ class Generation:
     methods: Mapping[str, Spelling]
     by_load: bool = False
     acceptance: bool = False
+    acceptance_rate: bool = False
     dynamic_tree: bool = False
     suffixes: bool = False
 
@@ -45,6 +46,7 @@ def generations() -> tuple[Generation, ...]:
             methods={name: Spelling(**entry) for name, entry in row["methods"].items()},
             by_load=row.get("byLoad", False),
             acceptance=row.get("acceptance", False),
+            acceptance_rate=row.get("acceptanceRate", False),
             dynamic_tree=row.get("dynamicTree", False),
             suffixes=row.get("suffixes", False),
         )

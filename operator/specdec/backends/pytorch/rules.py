@@ -168,6 +168,8 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
         yield "draftLengthByLoad", "by_load"
     if speculation.acceptance_threshold is not None:
         yield "acceptanceThreshold", "acceptance"
+    if speculation.acceptance_rate_threshold is not None:
+        yield "acceptanceRateThreshold", "acceptance_rate"
     if speculation.eagle3 is not None and speculation.eagle3.dynamic_tree is not None:
         yield "eagle3.dynamicTree", "dynamic_tree"
     for name, block in (("eagle3", speculation.eagle3), ("mtp", speculation.mtp)):

@@ -67,10 +67,18 @@ def _by_load(model: SpeculativeModel) -> dict[str, Any]:
 
 
 def _acceptance(model: SpeculativeModel) -> dict[str, Any]:
-    own = model.spec.speculation.acceptance_threshold
-    if own is None:
-        return {}
-    return {
-        "acceptance_window": own.window,
-        "acceptance_length_threshold": own.length_percent / 100,
-    }
+    """Thresholds of acceptance.
+
+    The threshold of a length counts accepted draft tokens: the tokens of a step without the one
+    that the target adds.
+    """
+    length = model.spec.speculation.acceptance_threshold
+    rate = model.spec.speculation.acceptance_rate_threshold
+    values: dict[str, Any] = {}
+    if length is not None:
+        values["acceptance_window"] = length.window
+        values["acceptance_length_threshold"] = (length.length_percent - 100) / 100
+    if rate is not None:
+        values["acceptance_rate_window_size"] = rate.window_steps
+        values["acceptance_rate_threshold"] = rate.rate_percent / 100
+    return values

@@ -58,6 +58,7 @@ class Generator:
             SuffixPool(int(options.get("global_pool_size") or _POOL)) if pooled else None
         )
         self._recent: deque[float] = deque(maxlen=speculation.window or None)
+        self._rates: deque[float] = deque(maxlen=speculation.rate_window or None)
         self._stopped = False
         self._active = 0
         self._lock = threading.Lock()
@@ -112,6 +113,8 @@ class Generator:
         progress.accepted += update.accepted
         progress.steps += 1
         progress.updates.append(update)
+        if update.drafted:
+            self._judge_step(update.accepted / update.drafted)
         # A step gives one token more than it accepts, unless the answer ends.
         progress.ended = len(update.tokens) <= update.accepted
 
@@ -142,15 +145,23 @@ class Generator:
         )
 
     def _judge(self, progress: Progress) -> None:
-        """Stop drafting for good where the mean acceptance length stays below the threshold."""
-        window = self._speculation.window
-        if not window or not progress.steps:
-            return
-        with self._lock:
-            self._recent.append(len(progress.tokens) / progress.steps)
-            full = len(self._recent) == window
-            mean = sum(self._recent) / len(self._recent)
-            self._stopped |= full and mean < self._speculation.threshold
+        """Stop drafting for good where too few draft tokens of a step were accepted."""
+        if self._speculation.window and progress.steps:
+            with self._lock:
+                accepted = len(progress.tokens) / progress.steps - 1
+                self._stopped |= _low(self._recent, accepted, self._speculation.threshold)
+
+    def _judge_step(self, rate: float) -> None:
+        """Stop drafting for good where too small a share of the draft tokens was accepted."""
+        if self._speculation.rate_window:
+            with self._lock:
+                self._stopped |= _low(self._rates, rate, self._speculation.rate_threshold)
+
+
+def _low(recent: deque[float], value: float, threshold: float) -> bool:
+    """Whether the mean of a full window, with the value, is below the threshold."""
+    recent.append(value)
+    return len(recent) == recent.maxlen and sum(recent) / len(recent) < threshold
 
 
 def _answer(

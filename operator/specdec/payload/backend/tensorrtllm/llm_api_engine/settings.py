@@ -40,6 +40,8 @@ _COMMON = frozenset(
         "draft_len_schedule",
         "acceptance_window",
         "acceptance_length_threshold",
+        "acceptance_rate_window_size",
+        "acceptance_rate_threshold",
     }
 )
 _PATHS = ("speculative_model", "speculative_model_dir")
@@ -67,7 +69,10 @@ class Speculation:
         options: keys that only the kind has.
         schedule: (number of requests, draft length) in ascending order.
         max_concurrency: requests up to which tokens are drafted; 0 is no limit.
-        window, threshold: requests that are averaged, and the lowest mean acceptance length.
+        window, threshold: requests that are averaged, and the lowest mean of accepted draft tokens
+            in a step.
+        rate_window, rate_threshold: steps that are averaged, and the lowest mean share of accepted
+            draft tokens.
     """
 
     kind: str = ""
@@ -78,6 +83,8 @@ class Speculation:
     max_concurrency: int = 0
     window: int = 0
     threshold: float = 0.0
+    rate_window: int = 0
+    rate_threshold: float = 0.0
 
     def length_for(self, requests: int) -> int:
         """The draft length for this number of requests."""
@@ -185,6 +192,8 @@ def _speculation(data: Mapping[str, Any]) -> Speculation:
         max_concurrency=int(own.get("max_concurrency") or 0),
         window=int(own.get("acceptance_window") or 0),
         threshold=float(own.get("acceptance_length_threshold") or 0.0),
+        rate_window=int(own.get("acceptance_rate_window_size") or 0),
+        rate_threshold=float(own.get("acceptance_rate_threshold") or 0.0),
     )
 
 
