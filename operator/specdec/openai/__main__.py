@@ -17,10 +17,11 @@ from specdec.client.model_names import BLS, ENSEMBLE, TARGET
 from specdec.openai import checkpoint
 from specdec.openai.app import Endpoint
 from specdec.openai.checkpoint import ChatFormat, CheckpointError
-from specdec.openai.http import Protocol
+from specdec.openai.http import protocol
+from specdec.openai.limits import Limits
 from specdec.openai.llm_api import LlmApi
 from specdec.openai.parsers import REASONING, TOOLS
-from specdec.openai.settings import Limits, Settings
+from specdec.openai.settings import Settings
 from specdec.openai.template import Templates, TemplateStartError
 from specdec.openai.triton import Triton
 
@@ -75,12 +76,12 @@ def _config(options: argparse.Namespace, endpoint: Endpoint) -> uvicorn.Config:
         endpoint.application(),
         host=options.host,
         port=options.port,
-        http=Protocol,
+        http=protocol(endpoint.settings.limits),
         ws="none",
         loop="none",
         lifespan="off",
         access_log=False,
-        log_level="warning",
+        log_level="error",
         server_header=False,
         # Neither logs nor answers show the client's address, so no header has to provide it.
         proxy_headers=False,

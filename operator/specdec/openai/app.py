@@ -1,7 +1,7 @@
 """The routes of the endpoint, as an ASGI application."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,13 +12,15 @@ from starlette.routing import Route
 
 from specdec.openai.body import parse
 from specdec.openai.chat import variables, without_first_token
-from specdec.openai.errors import ApiError, overloaded, unknown_model
+from specdec.openai.errors import unknown_model
 from specdec.openai.exchange import Exchange
+from specdec.openai.intake import Intake, status_of
 from specdec.openai.load import read
 from specdec.openai.metrics import Metrics
 from specdec.openai.models import Chat, Completion
-from specdec.openai.replies import HANDLERS, read_body
-from specdec.openai.request import SCOPE, Served, Task, in_scope, prompt_of, task
+from specdec.openai.off_loop import off_loop
+from specdec.openai.replies import HANDLERS, scope_of, unless_left
+from specdec.openai.request import Served, Task, in_scope, prompt_of, task
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates
 from specdec.openai.triton import ModelServer
@@ -40,7 +42,7 @@ class Endpoint:
         self.metrics = metrics or Metrics()
         self.draining = False
         self._created = int(time.time())
-        self._in_flight = 0
+        self._intake = Intake(settings.limits, self.metrics)
         self._served: Served | None = None
 
     def application(self) -> Starlette:
@@ -71,7 +73,7 @@ class Endpoint:
     async def exposition(self, request: Request) -> Response:
         """The metrics, and the load of the server under the names that routers read."""
         settings = self.settings
-        load = await read(settings.metrics_url, settings.model, self._in_flight)
+        load = await read(settings.metrics_url, settings.model, self._intake.in_flight)
         self.metrics.set_load(load, settings.served_name)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -89,65 +91,60 @@ class Endpoint:
     async def completions(self, request: Request) -> Response:
         """Answer a completion."""
 
-        async def prepare(body: bytes, served: Served) -> Task:
+        def prepared(body: bytes, served: Served) -> Task:
             parsed = parse(body, Completion)
             return task(parsed, prompt_of(parsed), served, self.settings)
+
+        async def prepare(body: bytes, served: Served) -> Task:
+            return await off_loop(len(body), prepared, body, served)
 
         return await self._generate(request, prepare)
 
     async def chat(self, request: Request) -> Response:
         """Answer a chat completion."""
 
-        async def prepare(body: bytes, served: Served) -> Task:
+        form = self.templates.form
+
+        def checked(body: bytes, served: Served) -> tuple[Chat, dict[str, Any]]:
             parsed = parse(body, Chat)
             # Refuse what cannot be served before a template is rendered.
             task(parsed, "-", served, self.settings)
-            form = self.templates.form
-            rendered = await self.templates.render(variables(parsed, form))
+            return parsed, variables(parsed, form)
+
+        def prepared(parsed: Chat, rendered: str, served: Served) -> Task:
             prompt = without_first_token(
                 rendered, form, adds_special_tokens=served.add_special_tokens
             )
             return task(parsed, prompt, served, self.settings)
 
+        async def prepare(body: bytes, served: Served) -> Task:
+            parsed, values = await off_loop(len(body), checked, body, served)
+            rendered = await self.templates.render(values, len(body))
+            return await off_loop(len(rendered), prepared, parsed, rendered, served)
+
         return await self._generate(request, prepare)
 
     async def _generate(
-        self, request: Request, prepare: Callable[[bytes, Served], Awaitable[Task]]
+        self, request: Request, prepare: Callable[[bytes, Served], Coroutine[Any, Any, Task]]
     ) -> Response:
-        """Admit a request, and hand it to an exchange, which calls `_leave` at its end."""
+        """Let a request in, and hand it to an exchange, which calls `leave` at its end."""
         # A route also matches its path with a line break behind it.
-        limits, path = self.settings.limits, request.scope["path"].rstrip()
-        if self._in_flight >= limits.in_flight:
-            self.metrics.requests.labels(path, 429).inc()
-            raise overloaded(
-                f"{limits.in_flight} requests are being answered, the limit of this server; "
-                "try again later"
-            )
-        self._enter()
+        path = request.scope["path"].rstrip()
+        body, leave = await self._intake.enter(request, path)
         try:
-            body = await read_body(request, limits)
+            scope = scope_of(request.headers)
             served = await self._declaration()
-            prepared = in_scope(await prepare(body, served), request.headers.get(SCOPE), served)
+            prepared = await unless_left(request, prepare(body, served))
         except BaseException as error:
-            status = error.status if isinstance(error, ApiError) else 499
-            self._leave(path, status)
+            leave(status_of(error))
             raise
-        return Exchange(self, prepared, served, path, self._leave)
+        return Exchange(self, in_scope(prepared, scope, served), served, leave)
 
     async def _declaration(self) -> Served:
         """The declaration of the model, which changes only when the pod is replaced."""
         if self._served is None:
             self._served = await self.backend.served()
         return self._served
-
-    def _enter(self) -> None:
-        self._in_flight += 1
-        self.metrics.in_flight.inc()
-
-    def _leave(self, path: str, status: int) -> None:
-        self._in_flight -= 1
-        self.metrics.in_flight.dec()
-        self.metrics.requests.labels(path, status).inc()
 
     def _model(self) -> dict[str, Any]:
         return {

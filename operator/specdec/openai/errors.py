@@ -15,6 +15,7 @@ class ApiError(Exception):
         status: of HTTP.
         kind: the field `type` of the body.
         code, param: further fields of the body, for programs; None if there is none.
+        close: the connection ends with the response, and the rest of the body is not read.
     """
 
     def __init__(
@@ -25,10 +26,12 @@ class ApiError(Exception):
         kind: str = INVALID,
         code: str | None = None,
         param: str | None = None,
+        close: bool = False,
     ) -> None:
         # The message may quote a client, a template or the server, with any characters.
         super().__init__(cut(line(message)))
         self.status, self.kind, self.code, self.param = status, kind, code, param
+        self.close = close
 
     def body(self) -> dict[str, Any]:
         """The JSON body."""

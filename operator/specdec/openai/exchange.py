@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from specdec.openai.answer import DONE, Head, LogProbs, Pieces, whole
 from specdec.openai.assembly import Assembly, Piece
 from specdec.openai.errors import ApiError
 from specdec.openai.http import BODY, EXTENSION, Body
+from specdec.openai.intake import Leave
 from specdec.openai.metrics import Metrics
 from specdec.openai.parsers.split import Event
 from specdec.openai.request import Served, Task
@@ -47,12 +48,11 @@ class Exchange(Response):
         owner: Owner,
         task: Task,
         served: Served,
-        path: str,
-        leave: Callable[[str, int], None],
+        leave: Leave,
     ) -> None:
         self.background = None
         self._owner, self._task, self._served = owner, task, served
-        self._path, self._leave = path, leave
+        self._leave = leave
         self._head = Head(owner.settings.served_name, task.chat)
         self._assembly = Assembly(task, owner.settings, served.max_seq_len)
         self._log_probs = LogProbs(chat=task.chat) if task.log_probs else None
@@ -74,7 +74,7 @@ class Exchange(Response):
             status = 500
             raise
         finally:
-            self._leave(self._path, status)
+            self._leave(status)
             self._owner.metrics.duration.observe(time.perf_counter() - self._began)
 
     async def _run(self, receive: Receive, send: Send) -> int:

@@ -1,47 +1,59 @@
-"""Bodies of requests, and replies to failures, as the endpoint and the proxy share them."""
+"""What the endpoint and the proxy share: clients that leave, and replies to failures."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from specdec.openai.errors import ApiError, too_large, unavailable
-from specdec.openai.settings import Limits
+from specdec.openai.errors import ApiError, unavailable
 
 GENERATING = ("/v1/completions", "/v1/chat/completions")
+# A header and no field of the body, so that a gateway can set it without reading bodies.
+SCOPE = "x-lookup-scope"
+_Result = TypeVar("_Result")
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """The body of a request.
+def scope_of(headers: Headers) -> str | None:
+    """The scope of a request's lookups; None without one.
 
     Raises:
-        ApiError: it is too large or too slow.
+        ApiError: there are two, of which a gateway may have set only one.
     """
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limits.body_bytes:
-        raise too_large(limits.body_bytes)
-    body = bytearray()
+    scopes = headers.getlist(SCOPE)
+    if len(scopes) > 1:
+        raise ApiError(f"the header {SCOPE} is there {len(scopes)} times; send it once")
+    return scopes[0] if scopes else None
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """The result of `work`, which ends if the client leaves first; the body must be read.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+    answering = asyncio.ensure_future(work)
+    # After the body, nothing but the end of the connection is received.
+    leaving = asyncio.ensure_future(request.receive())
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > limits.body_bytes:
-                    raise too_large(limits.body_bytes)
-    except TimeoutError:
-        raise ApiError(
-            f"the body did not arrive within {limits.body_seconds:g} s; send it faster",
-            status=408,
-            code="request_timeout",
-        ) from None
-    return bytes(body)
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        for each in (answering, leaving):
+            each.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
 
 
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)  # noqa: S101 -- registered for this class
-    headers = {"retry-after": "1"} if error.status in (429, 503) else None
+    headers = {"retry-after": "1"} if error.status in (429, 503) else {}
+    if error.close:
+        headers["connection"] = "close"
     return JSONResponse(error.body(), error.status, headers)
 
 

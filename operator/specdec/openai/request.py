@@ -14,8 +14,6 @@ from specdec.openai.settings import Settings
 
 _MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16
-# A header and no field of the body, so that a gateway can set it without reading bodies.
-SCOPE = "x-lookup-scope"
 _SCOPE_INPUT = "lookup_scope"
 
 
@@ -82,12 +80,6 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
     _refuse(body, served, settings)
     chat = isinstance(body, Chat)
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    if len(stop) > settings.limits.stop:
-        raise ApiError(
-            f"stop has {len(stop)} strings, more than the limit of {settings.limits.stop}; "
-            "send fewer",
-            param="stop",
-        )
     log_probs = _log_probs(body, served)
     # The probabilities of a piece belong to its text. So the server sends pieces even if the
     # answer is not streamed to the client.

@@ -1,27 +1,9 @@
 """The settings of the endpoint, which its command line sets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specdec.client.model_names import BLS
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one process accepts.
-
-    Attributes:
-        body_bytes: of a request.
-        in_flight: requests that are answered at a time; others get status 429.
-        seconds: for one answer.
-        body_seconds: until a body has arrived.
-        stop: strings of a request.
-    """
-
-    body_bytes: int = 4 << 20
-    in_flight: int = 256
-    seconds: float = 600.0
-    body_seconds: float = 30.0
-    stop: int = 64
+from specdec.openai.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -43,5 +25,5 @@ class Settings:
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     max_tokens: int = 4096
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     metrics_url: str = "127.0.0.1:8002"

@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from specdec.openai.body import encoded
 from specdec.openai.checkpoint import ChatFormat
 from specdec.openai.errors import ApiError
+from specdec.openai.limits import WAITING_CHATS, WAITING_SECONDS
+from specdec.openai.off_loop import off_loop
+from specdec.openai.turns import Turns
 
 SECONDS = 2
 CHARACTERS = 4 << 20
 _PROGRAM = "specdec.openai.template_process"
 _START_SECONDS = 30
+# If the client of a chat has left, its rendering may still take this long: most end earlier, and a
+# new process takes longer to start.
+_LEFT_SECONDS = 0.1
 # The longest line of the pipe: a prompt in JSON, where a character has at most twelve bytes.
 _LINE_BYTES = 12 * CHARACTERS + 1024
 
@@ -25,8 +32,8 @@ class TemplateStartError(Exception):
 class Templates:
     """Renders the prompts of chats, one at a time.
 
-    The process is replaced when a template exceeds its time. Without a template, every chat is an
-    error.
+    The process is replaced when a template exceeds its time, or if the client has left. Without a
+    template, every chat is an error.
     """
 
     def __init__(
@@ -35,7 +42,7 @@ class Templates:
         self.form = form
         self._seconds, self._characters = seconds, characters
         self._process: asyncio.subprocess.Process | None = None
-        self._lock = asyncio.Lock()
+        self._turns = Turns(WAITING_CHATS, WAITING_SECONDS)
 
     async def start(self) -> None:
         """Start the process, if there is a template.
@@ -60,7 +67,7 @@ class Templates:
         }
         try:
             async with asyncio.timeout(_START_SECONDS):
-                result = await self._exchange(setup)
+                result = await self._exchange(encoded(setup))
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._end()
             raise TemplateStartError(
@@ -74,35 +81,21 @@ class Templates:
                 "name another file with --chat-template"
             )
 
-    async def render(self, variables: Mapping[str, Any]) -> str:
+    async def render(self, variables: Mapping[str, Any], size: int = 0) -> str:
         """Render a conversation.
 
+        Args:
+            variables: of the template.
+            size: of the request's body, in bytes.
+
         Raises:
-            ApiError: there is no template, it refuses the conversation, or it exceeds a limit.
+            ApiError: there is no template, it refuses the conversation, it exceeds a limit, or too
+                many chats wait for it.
         """
-        async with self._lock:
-            if self.form.template is None and self.form.tool_template is None:
-                raise ApiError(
-                    "this model has no chat template; send the prompt to /v1/completions",
-                    code="chat_template_missing",
-                )
-            with_tools = bool(variables.get("tools")) and self.form.tool_template is not None
-            if self.form.template is None and not with_tools:
-                raise ApiError("this model has a chat template for tools only; send tools")
-            name = "tool_use" if with_tools else "default"
-            try:
-                async with asyncio.timeout(self._seconds):
-                    result = await self._exchange({"template": name, "variables": variables})
-            except (TimeoutError, OSError, EOFError, ValueError):
-                await self._restart()
-                raise ApiError(
-                    f"the chat template took more than {self._seconds:g} s or too much memory; "
-                    "send a shorter conversation"
-                ) from None
-            except asyncio.CancelledError:
-                # Otherwise the next conversation would get the result of this one.
-                await self._restart()
-                raise
+        name = self._name(variables)
+        line = await off_loop(size, encoded, {"template": name, "variables": variables})
+        async with self._turns.turn(size):
+            result = await self._rendered(line)
         if "error" in result:
             raise ApiError(
                 f"the chat template refuses the messages: {result['error']}", param="messages"
@@ -115,19 +108,54 @@ class Templates:
         """End the process."""
         await self._end()
 
-    async def _exchange(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _name(self, variables: Mapping[str, Any]) -> str:
+        """The name of the template for a conversation."""
+        if self.form.template is None and self.form.tool_template is None:
+            raise ApiError(
+                "this model has no chat template; send the prompt to /v1/completions",
+                code="chat_template_missing",
+            )
+        with_tools = bool(variables.get("tools")) and self.form.tool_template is not None
+        if self.form.template is None and not with_tools:
+            raise ApiError("this model has a chat template for tools only; send tools")
+        return "tool_use" if with_tools else "default"
+
+    async def _rendered(self, line: bytes) -> dict[str, Any]:
+        """The result of the process, which is replaced if it has none in time."""
+        work = asyncio.ensure_future(self._exchange(line))
+        try:
+            # The waiting does not cancel the work, so that its result is not left in the pipe.
+            await asyncio.wait((work,), timeout=self._seconds)
+            if work.done():
+                return work.result()
+        except (OSError, EOFError, ValueError):
+            pass
+        except asyncio.CancelledError:
+            await asyncio.wait((work,), timeout=_LEFT_SECONDS)
+            if not work.done() or work.exception() is not None:
+                await self._replace(work)
+            raise
+        await self._replace(work)
+        raise ApiError(
+            f"the chat template took more than {self._seconds:g} s or too much memory; "
+            "send a shorter conversation"
+        )
+
+    async def _exchange(self, line: bytes) -> dict[str, Any]:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise EOFError
-        process.stdin.write(json.dumps(value).encode() + b"\n")
+        process.stdin.write(line + b"\n")
         await process.stdin.drain()
-        line = await process.stdout.readline()
-        if not line:
+        reply = await process.stdout.readline()
+        if not reply:
             raise EOFError
-        result: dict[str, Any] = json.loads(line)
+        result: dict[str, Any] = await off_loop(len(reply), json.loads, reply)
         return result
 
-    async def _restart(self) -> None:
+    async def _replace(self, work: "asyncio.Future[Any]") -> None:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
         await self._end()
         await self.start()
 

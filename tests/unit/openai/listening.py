@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -30,11 +32,11 @@ class Listening(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(application: ASGIApp) -> AsyncIterator[int]:
+async def listening(application: ASGIApp, connections: int = sys.maxsize) -> AsyncIterator[int]:
     """Run a server with the program's protocol class and yield its port."""
     config = uvicorn.Config(
         application,
-        http=http.Protocol,
+        http=partial(http.Protocol, connections=connections),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         host="127.0.0.1",

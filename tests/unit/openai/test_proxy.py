@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from specdec.openai.limits import Limits
 from specdec.openai.load import Load
 from specdec.openai.proxy.app import Proxy, Settings
 from specdec.openai.proxy.checks import Names
 from specdec.openai.proxy.load import load
 from specdec.openai.proxy.upstream import Upstream
-from specdec.openai.settings import Limits
 
 SERVED, OWN, METRICS_PORT = "served", "a" * 64, 8002
 PATH = "/v1/completions"
@@ -98,7 +98,7 @@ async def test_a_broken_server_is_unavailable(answer: bytes, sentence: str) -> N
         got = await client.post(PATH, json=BODY)
         assert got.status_code == 503
         assert sentence in message(got)
-        assert proxy._in_flight == 0
+        assert proxy._intake.in_flight == 0
 
 
 async def test_an_absent_server_is_unavailable_and_not_ready() -> None:
@@ -130,7 +130,7 @@ async def test_an_answer_has_a_time(stream: bool) -> None:
             504,
             "the answer took longer than 0.05 s; request fewer tokens",
         )
-        assert proxy._in_flight == 0
+        assert proxy._intake.in_flight == 0
 
 
 async def test_more_requests_than_the_limit_are_refused() -> None:
@@ -180,6 +180,105 @@ async def test_the_body_is_written_anew_and_the_path_is_a_constant() -> None:
         assert sent.count(b'"model"') == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"prompt": ["a", "b"]}, "prompt has 2 prompts, more than the limit of 1; send fewer"),
+        ({"prompt": [[1, 2]]}, "prompt.0 is a list, but it should be a valid string"),
+        ({"prompt": [1, 2]}, "prompt"),
+        ({"n": 2}, "n is 2, but it should be 1"),
+        ({"best_of": 64}, "best_of is 64, but it should be 1"),
+        ({"use_beam_search": True}, "use_beam_search is True, but it should be False"),
+        ({"return_context_logits": True}, "return_context_logits is True, but it should be False"),
+        ({"response_format": {"type": "regex", "regex": "(a*)*b"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
+        ({"max_tokens": 0}, "max_tokens is 0, but it should be greater than or equal to 1"),
+        ({"max_tokens": 2**31}, "max_tokens is 2147483648, but it should be less than"),
+        ({"logprobs": 10**6}, "logprobs is 1000000, but it should be less than or equal to 20"),
+        ({"stop_token_ids": [1] * 65}, "stop_token_ids has 65 items"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids.0 is -1"),
+        ({"early_stopping": True}, "early_stopping is no parameter of this endpoint"),
+        ({"conversation_params": {}}, "conversation_params is no parameter of this endpoint"),
+        ({"priority": 1.0}, "priority is no parameter of this endpoint"),
+    ],
+)
+async def test_a_field_beyond_its_limits_never_reaches_the_server(
+    fields: Json, sentence: str
+) -> None:
+    async with running(reply(b"{}")) as (server, _, client):
+        got = await client.post(PATH, json={**BODY, **fields})
+        assert got.status_code == 400
+        assert sentence in message(got)
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chat_template", "{{ 1 }}"),
+        ("tokenize", True),
+        ("continue_final_message", True),
+        ("tools", None),
+        ("enable_thinking", ["a"]),
+        ("enable_thinking", "a" * 257),
+    ],
+)
+async def test_a_client_sends_no_template_and_no_argument_of_the_tokenizer(
+    name: str, value: Any
+) -> None:
+    chat = {"model": SERVED, "messages": [{"role": "user", "content": "a"}]}
+    async with running(reply(b"{}")) as (server, _, client):
+        path = "/v1/chat/completions"
+        allowed = {**chat, "chat_template_kwargs": {"enable_thinking": False}}
+        assert (await client.post(path, json=allowed)).status_code == 200
+        got = await client.post(path, json={**chat, "chat_template_kwargs": {name: value}})
+        assert got.status_code == 400
+        assert f"chat_template_kwargs.{name}" in message(got)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "served", "prompt": "a", "max_tokens": 1e400}',
+        b'{"model": "served", "prompt": "a", "temperature": 1e400}',
+        b'{"model": "served", "prompt": "a", "seed": 1e400}',
+    ],
+)
+async def test_a_number_without_limit_is_one_sentence(body: bytes) -> None:
+    """It was status 503 with a traceback in the log."""
+    async with running(reply(b"{}")) as (server, _, client):
+        got = await client.post(PATH, content=body)
+        assert (got.status_code, "is inf, but it should be" in message(got)) == (400, True)
+        assert server.requests == []
+
+
+async def test_a_number_without_limit_in_a_tool_is_one_sentence() -> None:
+    chat = {
+        "model": SERVED,
+        "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": 777}}}],
+    }
+    body = json.dumps(chat).replace("777", "1e400").encode()
+    async with running(reply(b"{}")) as (_, _, client):
+        got = await client.post("/v1/chat/completions", content=body)
+        assert got.status_code == 400
+        assert "a number that is too large; send a smaller one" in message(got)
+
+
+async def test_fields_of_messages_that_are_not_known_do_not_reach_the_server() -> None:
+    part = {"type": "text", "text": "a", "image_url": {"url": "http://169.254.169.254/"}}
+    chat = {
+        "model": SERVED,
+        "messages": [{"role": "user", "content": [part], "audio": {"id": "x"}}],
+    }
+    async with running(reply(b"{}")) as (server, _, client):
+        assert (await client.post("/v1/chat/completions", json=chat)).status_code == 200
+        sent = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
+        parts = [{"type": "text", "text": "a"}]
+        assert sent == {"model": OWN, "messages": [{"role": "user", "content": parts}]}
+
+
 async def test_a_stream_that_breaks_ends_with_an_error_after_its_last_whole_event() -> None:
     named = f'data: {{"model":"{OWN}"}}\n\n'.encode()
     answer = chunked(named[:20], named[20:] + b'data: {"half', end=b"")
@@ -189,7 +288,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_after_its_last_whole_even
         assert first == 'data: {"model":"served"}'
         assert "the server ended the request" in second
         assert rest == ""
-        assert proxy._in_flight == 0
+        assert proxy._intake.in_flight == 0
 
 
 def test_only_the_field_is_renamed() -> None:

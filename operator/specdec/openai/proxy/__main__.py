@@ -10,10 +10,10 @@ import uvicorn
 import uvloop
 from typing_extensions import override
 
-from specdec.openai.http import Protocol
+from specdec.openai.http import protocol
+from specdec.openai.limits import Limits
 from specdec.openai.proxy.app import Proxy, Settings
 from specdec.openai.proxy.upstream import Upstream
-from specdec.openai.settings import Limits
 
 _BACKLOG = 2048
 
@@ -44,12 +44,12 @@ async def _serve(options: argparse.Namespace) -> None:
     proxy = Proxy(settings, Upstream(host, int(port)))
     config = uvicorn.Config(
         proxy.application(),
-        http=Protocol,
+        http=protocol(limits),
         ws="none",
         loop="none",
         lifespan="off",
         access_log=False,
-        log_level="warning",
+        log_level="error",
         server_header=False,
         timeout_graceful_shutdown=options.drain_seconds,
     )

@@ -1,9 +1,8 @@
 """The routes of the proxy, as an ASGI application for two ports: clients, and metrics."""
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,24 +10,24 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from specdec.openai.errors import ApiError, overloaded, unavailable, unknown_model
+from specdec.openai.errors import ApiError, unavailable, unknown_model
+from specdec.openai.intake import Intake
+from specdec.openai.limits import Limits
 from specdec.openai.metrics import Metrics
+from specdec.openai.off_loop import off_loop
 from specdec.openai.proxy.checks import Names, checked
 from specdec.openai.proxy.load import load
 from specdec.openai.proxy.upstream import Reply, Upstream
-from specdec.openai.replies import GENERATING, HANDLERS, read_body
-from specdec.openai.settings import Limits
+from specdec.openai.replies import GENERATING, HANDLERS, scope_of, unless_left
 
 HEALTH, PAGE = "/health", "/prometheus/metrics"
 _HEALTH_SECONDS = 2.0
-# Bytes of bodies that are being read, of all requests together.
-_BODIES = 256 << 20
 _STREAM, _END = "text/event-stream", b"\n\n"
 _OK = 200
 
@@ -58,7 +57,7 @@ class Proxy:
         self.draining = False
         self._names = Names(settings.upstream_model, settings.served_name)
         self._created = int(time.time())
-        self._in_flight = self._bodies = 0
+        self._intake = Intake(settings.limits, self.metrics)
 
     def application(self) -> ASGIApp:
         """The ASGI application, which selects its routes by the port."""
@@ -92,7 +91,7 @@ class Proxy:
         """The metrics of the proxy and those of the server, which some releases lack."""
         page = await self._page()
         # If the server does not respond, a router must not take the pod for an idle one.
-        current = None if page is None else load(page, self._in_flight)
+        current = None if page is None else load(page, self._intake.in_flight)
         self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
         return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
@@ -110,28 +109,20 @@ class Proxy:
 
     async def generate(self, path: str, request: Request) -> Response:
         """Pass a request on to a path of `GENERATING`, and pass its answer back as it arrives."""
-        limits = self.settings.limits
-        if self._in_flight >= limits.in_flight:
-            self.metrics.requests.labels(path, 429).inc()
-            raise overloaded(
-                f"{limits.in_flight} requests are being answered, the limit of this server; "
-                "try again later"
-            )
-        self._in_flight += 1
-        self.metrics.in_flight.inc()
+        scope_of(request.headers)
+        body, leave = await self._intake.enter(request, path)
         state = _State()
         # At its end, the stack closes the connection to the server, then counts the request as
         # ended.
         async with AsyncExitStack() as stack:
-            stack.callback(self._leave, path, state)
+            stack.callback(lambda: leave(state.status))
             try:
-                body = await self._checked(request)
-                return await _unless_left(request, self._answer(path, body, stack, state))
+                return await unless_left(request, self._answer(path, body, stack, state))
             except ApiError as error:
                 state.status = error.status
                 raise
             except TimeoutError:
-                failure = _timed_out(limits.seconds)
+                failure = _timed_out(self.settings.limits.seconds)
                 state.status = failure.status
                 raise failure from None
 
@@ -139,8 +130,12 @@ class Proxy:
         self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
         """The answer. A streamed answer takes over the stack, and closes the stack at its end."""
-        seconds = self.settings.limits.seconds
-        reply = await stack.enter_async_context(self.upstream.request("POST", path, seconds, body))
+        settings = self.settings
+        passed = await off_loop(
+            len(body), checked, path, body, settings.served_name, settings.upstream_model
+        )
+        request = self.upstream.request("POST", path, settings.limits.seconds, passed)
+        reply = await stack.enter_async_context(request)
         if reply.status != _OK:
             raise _refused(reply.status, await reply.read())
         if reply.content_type.startswith(_STREAM):
@@ -148,20 +143,6 @@ class Proxy:
         whole = self._names.replaced(await reply.read())
         state.status = reply.status
         return Response(whole, media_type=reply.content_type)
-
-    async def _checked(self, request: Request) -> bytes:
-        """The body for the server; bodies of many clients together stay below a limit."""
-        length = request.headers.get("content-length", "")
-        limit = self.settings.limits.body_bytes
-        reserved = min(int(length), limit) if length.isdigit() else limit
-        if self._bodies + reserved > _BODIES:
-            raise overloaded("too many requests are being read; try again later")
-        self._bodies += reserved
-        try:
-            body = await read_body(request, self.settings.limits)
-            return checked(body, self.settings.served_name, self.settings.upstream_model)
-        finally:
-            self._bodies -= reserved
 
     async def _events(self, reply: Reply, state: "_State") -> AsyncIterator[bytes]:
         """The events of an answer, each as a whole; a failure is the last event."""
@@ -197,11 +178,6 @@ class Proxy:
         except (ApiError, TimeoutError):
             return None
 
-    def _leave(self, path: str, state: "_State") -> None:
-        self._in_flight -= 1
-        self.metrics.in_flight.dec()
-        self.metrics.requests.labels(path, state.status).inc()
-
     def _model(self) -> dict[str, Any]:
         return {
             "id": self.settings.served_name,
@@ -211,26 +187,6 @@ class Proxy:
             # `client/fronts/openai.py`.
             "owned_by": "tensorrt_llm",
         }
-
-
-async def _unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """The result of `work`, which ends if the client leaves first.
-
-    Raises:
-        ClientDisconnect: the client has left.
-    """
-    answering = asyncio.ensure_future(work)
-    # After the body, nothing but the end of the connection is received.
-    leaving = asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            raise ClientDisconnect
-        return answering.result()
-    finally:
-        for each in (answering, leaving):
-            each.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
 
 
 class _Stream(StreamingResponse):

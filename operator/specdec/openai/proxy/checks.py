@@ -1,23 +1,25 @@
 """What may reach the server: requests that have only text and name the served model."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
 
-from specdec.openai.body import read, shown
+from specdec.openai.body import encoded, read, shown, validated
 from specdec.openai.errors import ApiError, unknown_model
+from specdec.openai.proxy.fields import Passed, PassedChat, PassedCompletion
 
-# Fields by which a client would give the server a template to run, servers to contact, or files to
-# read; in the order of the names.
-_CLOSED = ("chat_template", "disaggregated_params", "lora_request")
+PATHS: Mapping[str, type[Passed]] = {
+    "/v1/completions": PassedCompletion,
+    "/v1/chat/completions": PassedChat,
+}
 
 
-def checked(body: bytes, served: str, upstream: str) -> bytes:
+def checked(path: str, body: bytes, served: str, upstream: str) -> bytes:
     """The body for the server.
 
     It is written anew, so that the server reads the values that were checked.
 
     Args:
+        path: one of `PATHS`.
         body: of the client.
         served: the model's name for clients.
         upstream: the model's name in the server.
@@ -28,29 +30,22 @@ def checked(body: bytes, served: str, upstream: str) -> bytes:
     value = read(body)
     if value.get("model") != served:
         raise unknown_model(shown(value.get("model", "")), served)
-    for field in _CLOSED:
-        if value.get(field) is not None:
-            raise ApiError(
-                f"{field} is no parameter of this endpoint; leave it out",
-                code="unknown_parameter",
-                param=field,
-            )
-    for kind in _kinds(value.get("messages")):
-        if kind != "text":
-            raise ApiError(
-                f"messages has a part of type {shown(kind)}, and this endpoint takes text only; "
-                "send parts of type text",
-                param="messages",
-            )
-    return json.dumps({**value, "model": upstream}, allow_nan=False).encode()
+    passed = validated(value, PATHS[path])
+    if isinstance(passed, PassedChat):
+        _refuse_other_than_text(passed)
+    return encoded({**passed.model_dump(exclude_unset=True), "model": upstream})
 
 
-def _kinds(messages: Any) -> Iterator[Any]:
-    """The types of all parts; the server would fetch the address in a part that is no text."""
-    for message in messages if isinstance(messages, list) else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        for part in content if isinstance(content, list) else ():
-            yield part.get("type") if isinstance(part, dict) else "text"
+def _refuse_other_than_text(passed: PassedChat) -> None:
+    """The server would fetch the address in a part that is no text."""
+    for message in passed.messages:
+        for part in message.content if isinstance(message.content, list) else ():
+            if part.type != "text":
+                raise ApiError(
+                    f"messages has a part of type {shown(part.type)}, and this endpoint takes "
+                    "text only; send parts of type text",
+                    param="messages",
+                )
 
 
 class Names:
