@@ -98,7 +98,7 @@ bench: setup ## measure against the goals: NAME=reference, bls, client, drafting
 	       "$(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
-campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, rights, rollout, renewal or scale (root)
+campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, hostile, rights, rollout, renewal or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
 	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)

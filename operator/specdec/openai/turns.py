@@ -54,7 +54,9 @@ class Turns:
         waiting = _Waiting(size, self._number, asyncio.get_running_loop().create_future())
         insort(self._waiting, waiting)
         if len(self._waiting) > self._most:
-            self._waiting.pop().turn.set_exception(self._overloaded())
+            longest = self._waiting.pop().turn
+            if not longest.done():
+                longest.set_exception(self._overloaded())
         try:
             async with asyncio.timeout(self._seconds):
                 await waiting.turn
@@ -74,9 +76,13 @@ class Turns:
 
     def _pass_on(self) -> None:
         """Give the turn to the shortest waiting chat; nobody else can take it meanwhile."""
-        self._busy = bool(self._waiting)
-        if self._waiting:
-            self._waiting.pop(0).turn.set_result(None)
+        self._busy = False
+        while self._waiting and not self._busy:
+            turn = self._waiting.pop(0).turn
+            # The client of a cancelled one leaves at this moment.
+            if not turn.done():
+                turn.set_result(None)
+                self._busy = True
 
     def _overloaded(self) -> ApiError:
         return overloaded(

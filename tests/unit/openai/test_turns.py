@@ -75,6 +75,18 @@ async def test_a_wait_has_a_limit_and_a_client_that_leaves_does_not_keep_its_tur
         pass
 
 
+async def test_a_client_that_leaves_when_its_turn_comes_gets_none() -> None:
+    turns = Turns(9, _DEADLINE)
+    async with turns.turn(1):
+        left, next_one = (asyncio.ensure_future(turns.turn(1).__aenter__()) for _ in range(2))
+        while len(turns._waiting) < 2:  # noqa: ASYNC110 -- there is no event for it
+            await asyncio.sleep(0)
+        left.cancel()
+    async with asyncio.timeout(_DEADLINE):
+        await next_one
+    assert left.cancelled() or left.cancelling()
+
+
 async def test_a_client_that_leaves_ends_its_rendering() -> None:
     made = Templates(ChatFormat(TEMPLATE), _DEADLINE)
     await made.start()
