@@ -74,6 +74,6 @@ def _peak(pid: int) -> int:
     """Return the largest resident memory of a process, 0 if it has ended."""
     with suppress(OSError):
         status = Path(f"/proc/{pid}/status").read_text("ascii")
-        if found := re.search(r"VmHWM:\s+(\d+) kB", status):
-            return int(found[1]) * 1024
+        if peak := re.search(r"VmHWM:\s+(\d+) kB", status):
+            return int(peak[1]) * 1024
     return 0

@@ -1,8 +1,8 @@
 """Let requests in: read their bodies, and count them against the limits of the process.
 
 A request takes a place among those in flight when its body is complete, so that bodies which never
-arrive keep nobody out. Bodies in arrival have limits of their own. At these limits, the body with
-the slowest arrival makes room.
+arrive block no other client. Bodies in arrival have limits of their own. At these limits, the
+slowest body makes room.
 """
 
 import asyncio

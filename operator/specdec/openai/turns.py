@@ -75,7 +75,7 @@ class Turns:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the turn to the shortest waiting chat; nobody else can take it meanwhile."""
+        """Give the turn to the shortest waiting chat; no other chat can take it before."""
         self._busy = False
         while self._waiting and not self._busy:
             turn = self._waiting.pop(0).turn

@@ -1,4 +1,4 @@
-"""Bodies in arrival, connections and writes: hostile clients keep nobody else out."""
+"""Bodies in arrival, connections and writes: hostile clients block no other client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def arriving(bodies: intake.Intake, count: int) -> None:
     await until(lambda: len(bodies._arrivals) == count)
 
 
-async def test_bodies_that_do_not_arrive_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bodies_that_do_not_arrive_block_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """256 connections with one byte each gave everybody else status 429 for 30 s."""
     monkeypatch.setattr(intake, "BODIES", 4)
     monkeypatch.setattr(http, "DRAINED_SECONDS", 0.1)
