@@ -1,8 +1,9 @@
 """SIMULATION of `trtllm-serve` on a CPU: options, ports, health, metrics and unprotected POSTs.
 
 It generates fixed text. It follows TensorRT-LLM's documentation and sources, and has the
-weaknesses of the real program. The variable SIMULATION names a folder, in which tests and the
-program signal to each other with files:
+weaknesses of the real program: `/health_generate` sends a chat (`serve/openai_server.py`), which
+fails if the checkpoint has no chat template (`inputs/utils.py`). The variable SIMULATION names a
+folder, in which tests and the program signal to each other with files:
 
     loaded, generates    the test lets the program load, and generate
     rank-died            the test ends a rank: the program refuses all requests, but does not exit
@@ -48,6 +49,7 @@ class Simulation:
         self.newer = os.environ["SIMULATION_RELEASE"] >= "1.3"
         # As in the real program, the model has the name of its directory.
         self.name, self.options = model.name, options
+        self.template = _chat_template(model)
         self.requests = 0
         self.iterations: list[dict[str, Any]] = []
 
@@ -73,7 +75,8 @@ class Simulation:
         return Response(status_code=503 if self.newer and self.has("rank-died") else 200)
 
     async def health_generate(self, _: Request) -> Response:
-        works = self.has("generates") and not self.has("rank-died")
+        """Generate a token for a chat: without a template it fails for ever."""
+        works = self.has("generates") and not self.has("rank-died") and self.template
         return Response(status_code=200 if works else 500)
 
     async def statistics(self, _: Request) -> Response:
@@ -117,6 +120,10 @@ class Simulation:
         if tokens > self.options["max_seq_len"]:
             return _error(f"max_tokens {tokens} is too large", "BadRequestError", 400)
         chat = "messages" in body
+        if body["model"] != self.name:
+            return _error(f"the model {body['model']} does not exist", "NotFoundError", 404)
+        if chat and not self.template:
+            return _error("the tokenizer has no chat template", "BadRequestError", 400)
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]
         pieces = [f"w{index} " for index in range(tokens)]
         if body.get("stream"):
@@ -166,6 +173,11 @@ class Simulation:
         choice = {"index": 0, "finish_reason": None, **content}
         named = {"id": "1", "object": kind, "created": 0, "model": self.name}
         return {**named, "choices": [choice]}
+
+
+def _chat_template(model: Path) -> bool:
+    config = model / "tokenizer_config.json"
+    return config.is_file() and "chat_template" in json.loads(config.read_text("utf-8"))
 
 
 def _error(message: str, kind: str, code: int) -> Response:

@@ -35,9 +35,10 @@ class Pod:
         plan: plan of a sample with the front end.
         folder: an empty folder for the volume and the signals.
         release: simulated release of TensorRT-LLM.
+        chats: whether the checkpoint has a chat template.
     """
 
-    def __init__(self, plan: Plan, folder: Path, release: str) -> None:
+    def __init__(self, plan: Plan, folder: Path, release: str, *, chats: bool = True) -> None:
         (body,) = [item for item in plan.objects if item["kind"] == "Deployment"]
         containers = body["spec"]["template"]["spec"]["containers"]
         self.server, self.proxy = ({**container} for container in containers)
@@ -48,12 +49,15 @@ class Pod:
         ports = self._reserved.enter_context(reserved(3))
         self._ports = dict(zip((*PORTS.values(), PORT), ports, strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._fill(plan)
+        self._fill(plan, chats=chats)
 
-    def _fill(self, plan: Plan) -> None:
+    def _fill(self, plan: Plan, *, chats: bool) -> None:
         argv = start.server(self.server["command"])
         self.signals.mkdir()
-        self._path(argv[1]).mkdir(parents=True)
+        checkpoint = self._path(argv[1])
+        checkpoint.mkdir(parents=True)
+        tokenizer = {"chat_template": "{{ messages[-1].content }}"} if chats else {}
+        (checkpoint / "tokenizer_config.json").write_text(json.dumps(tokenizer), "ascii")
         directory = self._path(argv[-1]).parent
         for name, text in plan.files.items():
             directory.mkdir(parents=True, exist_ok=True)

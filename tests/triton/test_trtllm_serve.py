@@ -66,17 +66,37 @@ def refusal(pod: Pod, path: str, body: dict[str, Any]) -> tuple[int, str]:
         return error.code, json.loads(error.read())["error"]["message"]
 
 
+def shorten_startup(pod: Pod) -> None:
+    """Let a run of the startup probe end after a second."""
+    *program, _, model = pod.server["startupProbe"]["exec"]["command"]
+    pod.server["startupProbe"] = {"exec": {"command": [*program, "1", model]}}
+
+
 def test_the_startup_probe_waits_for_a_token(folder: Path) -> None:
     with Pod(planned(SAMPLE), folder, OLDER) as pod:
-        short = [*pod.server["startupProbe"]["exec"]["command"][:-1], "1"]
-        pod.server["startupProbe"] = {"exec": {"command": short}}
-        assert "/health_generate did not answer" in pod.probe("startup")
+        shorten_startup(pod)
+        assert "/v1/completions did not answer" in pod.probe("startup")
         assert pod.status("/health/ready") == 503
         pod.signal("loaded")
         until(lambda: pod.status("/health", url=pod.direct) == 200, lambda: "no server")
-        assert "/health_generate answered 500" in pod.probe("startup")
+        assert "/v1/completions answered 503" in pod.probe("startup")
         pod.signal("generates")
         assert not pod.probe("startup")
+        assert not pod.probe("readiness")
+        assert not pod.probe("liveness")
+
+
+def test_a_checkpoint_without_a_chat_template_starts(folder: Path) -> None:
+    """`health_generate` of `serve/openai_server.py` sends a chat, which `apply_chat_template` of
+    `inputs/utils.py` refuses without a template. Completions need none.
+    """
+    with Pod(planned(SAMPLE), folder, OLDER, chats=False) as pod:
+        shorten_startup(pod)
+        pod.signal("loaded", "generates")
+        until(lambda: pod.status("/health", url=pod.direct) == 200, lambda: "no server")
+        assert pod.status("/health_generate", url=pod.direct) == 500
+        assert not pod.probe("startup")
+        pod.age(20)
         assert not pod.probe("readiness")
         assert not pod.probe("liveness")
 
@@ -101,7 +121,7 @@ def test_probes_find_the_loss_of_a_rank_where_health_does_not_report_it(folder: 
         assert pod.status("/health", url=pod.direct) == 200
         assert not pod.probe("readiness"), "it has given a token just now"
         pod.age(20)
-        assert "/health_generate answered 500" in pod.probe("readiness")
+        assert "/v1/completions answered 503" in pod.probe("readiness")
         assert not pod.probe("liveness")
         pod.age(200)
         assert "no token for more than 120 s" in pod.probe("liveness")

@@ -109,13 +109,20 @@ class Front:
         return {"metrics_port": self.ports[self.metrics], "client_ports": (*clients, *more)}
 
     def probes(
-        self, launch: Launch, engines: Sequence[str], *, budget_seconds: int, drain_seconds: int
+        self,
+        launch: Launch,
+        engines: Sequence[str],
+        *,
+        checkpoint: str,
+        budget_seconds: int,
+        drain_seconds: int,
     ) -> dict[str, Any]:
         """The probes of the server's container.
 
         Args:
             launch: how the server is started.
             engines: models that must give tokens.
+            checkpoint: the directory of the target.
             budget_seconds: how long the server may load.
             drain_seconds: how long a request may take, and an engine may show no progress.
         """
@@ -125,6 +132,7 @@ class Front:
             engines,
             attempt_seconds=attempt,
             patience_seconds=max(_LEAST_PATIENCE, drain_seconds),
+            checkpoint=checkpoint,
             http_port=self.ports[self.http],
             metrics_port=self.ports[self.metrics],
         )
@@ -155,9 +163,15 @@ def _tritonserver(*arguments: Any, checkpoint: str, **options: Any) -> list[str]
     return launch.command(*arguments, **options)
 
 
+def _triton_programs(*arguments: Any, checkpoint: str, **options: Any) -> Programs:
+    # Requests name a Triton model.
+    del checkpoint
+    return probes.programs(*arguments, **options)
+
+
 TRITON = Front(
     ports=launch.PORTS,
-    programs=probes.programs,
+    programs=_triton_programs,
     command=_tritonserver,
     environment=launch.environment,
     pre_stop=launch.pre_stop,
@@ -173,7 +187,7 @@ def _llm_api_environment(launch_: Launch) -> dict[str, str]:
 # The LLM API's model answers with text. Its ports are those of Triton.
 LLM_API = replace(
     TRITON,
-    programs=partial(probes.programs, answer="text"),
+    programs=partial(_triton_programs, answer="text"),
     environment=_llm_api_environment,
     model=TARGET,
     packages=True,

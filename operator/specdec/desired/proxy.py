@@ -1,7 +1,5 @@
 """The container of the proxy in front of a server that listens on localhost only."""
 
-from pathlib import PurePosixPath
-
 from specdec.api.model import SpeculativeModel
 from specdec.desired import trtllm_serve
 from specdec.desired.front import front
@@ -53,7 +51,7 @@ def _command(model: SpeculativeModel, checkpoint: str) -> list[str]:
     options = {
         "--served-model-name": model.metadata.name,
         "--upstream": f"{trtllm_serve.ADDRESS}:{trtllm_serve.PORT}",
-        "--upstream-model": PurePosixPath(checkpoint).name,
+        "--upstream-model": trtllm_serve.served_name(checkpoint),
         "--port": server.ports[server.http],
         "--metrics-port": server.ports[server.metrics],
         # The requests that run and those that wait: the server itself has no limit.

@@ -267,6 +267,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
             **server.probes(
                 revision.launch,
                 revision.engines,
+                checkpoint=revision.checkpoint,
                 budget_seconds=budget,
                 drain_seconds=drain,
             ),

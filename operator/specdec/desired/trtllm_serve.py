@@ -6,6 +6,7 @@ what clients may send. Probes of the kubelet reach no port on localhost, so they
 """
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from specdec.triton.launch import SPAWNED_RANKS, program_path
 from specdec.triton.layout import Launch
@@ -48,6 +49,7 @@ def programs(
     *,
     attempt_seconds: float,
     patience_seconds: float,
+    checkpoint: str,
     **_: object,
 ) -> Programs:
     """The probes of the server, in `payload/serving/health.py`.
@@ -56,13 +58,20 @@ def programs(
         launch, engines: not used; the server reports for all of its ranks.
         attempt_seconds: how long one run of the startup probe tries.
         patience_seconds: how long a token may take behind other requests.
+        checkpoint: the directory of the target.
     """
     del launch, engines
+    model = served_name(checkpoint)
     return Programs(
-        _probe("startup", attempt_seconds),
-        _probe("readiness", patience_seconds),
+        [*_probe("startup", attempt_seconds), model],
+        [*_probe("readiness", patience_seconds), model],
         _probe("liveness", patience_seconds),
     )
+
+
+def served_name(checkpoint: str) -> str:
+    """The name of the model in requests to the server, which names it after its directory."""
+    return PurePosixPath(checkpoint).name
 
 
 def _probe(name: str, seconds: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing_extensions import override
 from specdec.payload.serving import health
 
 PATIENCE = 100.0
+MODEL = "a" * 64
 # Of a start. Requests to the server in this process have this timeout.
 SECONDS = 300.0
 COUNTER = 'trtllm_request_success_total{finished_reason="%s"} %d.0\n'
@@ -45,13 +47,21 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == health.HEALTH:
             self._reply(self.server.health[0])
         else:
-            self.server.asked += 1
-            left = self.server.generate
-            status = left.pop(0) if len(left) > 1 else left[0]
-            if status is None:
-                self.server.released.wait()
-            else:
-                self._reply(status)
+            self._reply(404)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        one = (body["model"], body["max_tokens"], self.headers["Content-Type"])
+        if self.path != health.GENERATE or one != (MODEL, 1, "application/json"):
+            self._reply(400)
+            return
+        self.server.asked += 1
+        left = self.server.generate
+        status = left.pop(0) if len(left) > 1 else left[0]
+        if status is None:
+            self.server.released.wait()
+        else:
+            self._reply(status)
 
     def _reply(self, status: int, text: str = "") -> None:
         self.send_response(status)
@@ -87,7 +97,7 @@ def running() -> Iterator[Server]:
 def server() -> Iterator[Server]:
     """Yield a server that has passed its startup probe."""
     with running() as started:
-        assert health.startup(started.port, SECONDS) == ""
+        assert health.startup(started.port, SECONDS, MODEL) == ""
         started.asked = 0
         yield started
 
@@ -103,7 +113,7 @@ def age(seconds: float) -> None:
 def test_a_start_is_a_token() -> None:
     with running() as server:
         server.generate = [500, 503, 200]
-        assert health.startup(server.port, SECONDS) == ""
+        assert health.startup(server.port, SECONDS, MODEL) == ""
         assert health.load() is not None
 
 
@@ -124,14 +134,14 @@ def test_the_last_failure_of_a_start_is_the_message() -> None:
     clock = Clock()
     with running() as server:
         server.generate = [500, 503]
-        problem = health.startup(server.port, SECONDS, clock, clock.sleep)
-        assert problem == "/health_generate answered 503"
+        problem = health.startup(server.port, SECONDS, MODEL, clock, clock.sleep)
+        assert problem == "/v1/completions answered 503"
         assert server.asked == 3
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert health.startup(port, 0.2) == "/health_generate did not answer within 0 s"
-    problem = health.startup(port, 0.2)
-    assert problem == "/health_generate did not answer (ConnectionRefusedError)"
+        assert health.startup(port, 0.2, MODEL) == "/v1/completions did not answer within 0 s"
+    problem = health.startup(port, 0.2, MODEL)
+    assert problem == "/v1/completions did not answer (ConnectionRefusedError)"
     assert health.load() is None
 
 
@@ -140,48 +150,48 @@ def test_a_start_that_begins_late_asks_once() -> None:
     clock = iter([0.0, 1000.0])
     with running() as server:
         server.generate = [503]
-        problem = health.startup(server.port, SECONDS, lambda: next(clock), lambda _: None)
-        assert problem == "/health_generate answered 503"
+        problem = health.startup(server.port, SECONDS, MODEL, lambda: next(clock), lambda _: None)
+        assert problem == "/v1/completions answered 503"
 
 
 def test_only_an_idle_server_is_asked(server: Server) -> None:
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     assert server.asked == 0, "it has given a token just now"
     age(20)
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     assert server.asked == 1
     age(20)
     server.page = COUNTER % ("length", 1)
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     assert server.asked == 1, "a request has ended"
 
 
 def test_a_request_whose_client_left_is_no_proof(server: Server) -> None:
     age(20)
     server.page = COUNTER % ("cancelled", 1)
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     assert server.asked == 1
 
 
 def test_a_page_that_disappears_is_no_proof(server: Server) -> None:
     server.page = COUNTER % ("length", 1)
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     age(20)
     server.page = ""
     server.generate = [500]
-    assert health.readiness(server.port, PATIENCE) == "/health_generate answered 500"
+    assert health.readiness(server.port, PATIENCE, MODEL) == "/v1/completions answered 500"
 
 
 def test_a_refused_token_fails_at_once_and_until_one_arrives(server: Server) -> None:
     age(20)
     server.generate = [500]
     for _ in range(2):
-        assert health.readiness(server.port, PATIENCE) == "/health_generate answered 500"
+        assert health.readiness(server.port, PATIENCE, MODEL) == "/v1/completions answered 500"
         assert health.liveness(server.port, PATIENCE) == ""
     age(PATIENCE)
     assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
     server.generate = [200]
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     assert health.liveness(server.port, PATIENCE) == ""
 
 
@@ -190,15 +200,15 @@ def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.Mo
     monkeypatch.setattr(health, "_CHECK", 1.5)
     server.generate = [None]
     age(20)
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""
     age(PATIENCE)
-    assert "/health_generate did not answer" in health.readiness(server.port, PATIENCE)
+    assert "/v1/completions did not answer" in health.readiness(server.port, PATIENCE, MODEL)
     assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
 
 
 def test_the_servers_own_report_comes_first(server: Server) -> None:
     server.health = [503]
-    assert health.readiness(server.port, PATIENCE) == "/health answered 503"
+    assert health.readiness(server.port, PATIENCE, MODEL) == "/health answered 503"
     assert health.liveness(server.port, PATIENCE) == "/health answered 503"
     assert server.asked == 0
 
@@ -208,4 +218,4 @@ def test_a_damaged_record_is_none(server: Server, state: Path, text: str) -> Non
     state.write_text(text, "ascii")
     assert health.load() is None
     assert health.liveness(server.port, PATIENCE) == ""
-    assert health.readiness(server.port, PATIENCE) == ""
+    assert health.readiness(server.port, PATIENCE, MODEL) == ""

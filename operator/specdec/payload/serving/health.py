@@ -1,8 +1,11 @@
 """The probes of `trtllm-serve`, which listens on localhost.
 
-    health.py startup PORT SECONDS      asks for a token, until one arrives or the time is over
-    health.py readiness PORT PATIENCE   asks for a token if no request has ended lately
-    health.py liveness PORT PATIENCE    asks for none
+    health.py startup PORT SECONDS MODEL     asks for a token until one arrives or the time is over
+    health.py readiness PORT PATIENCE MODEL  asks for a token if no request has ended lately
+    health.py liveness PORT PATIENCE         asks for none
+
+It asks `/v1/completions`: the server's own `/health_generate` sends a chat, which fails for ever
+without a chat template. MODEL is the model's name in requests.
 
 After the loss of a rank, `/health` of newer releases fails for ever, and that of older ones still
 succeeds. So an idle server is asked for a token every `_QUIET` seconds. It has failed if it
@@ -22,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STATE = Path(os.environ.get("SPECDEC_HEALTH", "/tmp/specdec-health"))  # noqa: S108
-HEALTH, GENERATE, PAGE = "/health", "/health_generate", "/prometheus/metrics"
+HEALTH, GENERATE, PAGE = "/health", "/v1/completions", "/prometheus/metrics"
 _QUIET = 15.0
 _POLL = 0.25
 # No request is sent with less time left than this.
@@ -32,6 +35,7 @@ _CHECK, _REPLY = 8.0, 3.0
 # Counters of work that has ended; a request whose client left is no proof.
 _DONE = ("trtllm_request_success_total", "trtllm_generation_tokens_total")
 _NO_PROOF = ("cancelled", "timeout")
+_JSON = {"Content-Type": "application/json"}
 
 
 # Not a dataclass: that module takes a fifth of the time of a probe.
@@ -57,6 +61,7 @@ class Record:
 def startup(
     port: int,
     seconds: float,
+    model: str,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
@@ -67,7 +72,7 @@ def startup(
     """
     deadline = clock() + seconds
     left = seconds
-    while problem := get(port, GENERATE, left)[0]:
+    while problem := ask(port, model, left)[0]:
         sleep(_POLL)
         left = deadline - clock()
         if left < min(_LEAST, seconds / 2):
@@ -76,7 +81,7 @@ def startup(
     return ""
 
 
-def readiness(port: int, patience: float) -> str:
+def readiness(port: int, patience: float, model: str) -> str:
     """The problem of a server that has started; empty if there is none."""
     deadline = time.monotonic() + _CHECK
     problem, _ = get(port, HEALTH, _REPLY)
@@ -91,7 +96,7 @@ def readiness(port: int, patience: float) -> str:
     left = deadline - now
     if (not record.failed and now - record.asked < _QUIET) or left < _LEAST:
         return ""
-    problem, refused = get(port, GENERATE, left)
+    problem, refused = ask(port, model, left)
     if not problem:
         _prove(done(port, _REPLY))
         return ""
@@ -112,8 +117,14 @@ def liveness(port: int, patience: float) -> str:
     return f"no token for more than {patience:g} s"
 
 
-def get(port: int, path: str, seconds: float) -> tuple[str, bool]:
-    """Request a path.
+def ask(port: int, model: str, seconds: float) -> tuple[str, bool]:
+    """Ask for one token; returns what `get` returns."""
+    body = {"model": model, "prompt": "hi", "max_tokens": 1, "temperature": 0}
+    return get(port, GENERATE, seconds, json.dumps(body))
+
+
+def get(port: int, path: str, seconds: float, body: str | None = None) -> tuple[str, bool]:
+    """Request a path; a body makes the request a POST.
 
     Returns:
         the problem, or the empty string, and whether the server answered with an error.
@@ -121,7 +132,7 @@ def get(port: int, path: str, seconds: float) -> tuple[str, bool]:
     # Not urllib: it would send the request to a proxy of the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     try:
-        connection.request("GET", path)
+        connection.request("POST" if body else "GET", path, body, _JSON if body else {})
         status = connection.getresponse().status
     except TimeoutError:
         return f"{path} did not answer within {seconds:.0f} s", False
@@ -166,7 +177,7 @@ def _prove(ended: list[str]) -> None:
     save(Record(now, now, ended))
 
 
-_PROBES: Mapping[str, Callable[[int, float], str]] = {
+_PROBES: Mapping[str, Callable[..., str]] = {
     "startup": startup,
     "readiness": readiness,
     "liveness": liveness,
@@ -174,5 +185,5 @@ _PROBES: Mapping[str, Callable[[int, float], str]] = {
 
 
 if __name__ == "__main__":
-    if wrong := _PROBES[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3])):
+    if wrong := _PROBES[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]):
         sys.exit(wrong)
