@@ -9,6 +9,7 @@ from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
 from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
+from specdec.desired.pod import GPU
 from specdec.pipeline import containers, server_log
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
@@ -54,7 +55,7 @@ def blocked(pod: Object) -> Cause | None:
             why = _sentence(condition.get("message", "no node fits"))
             return Cause(
                 CommonReason.UNSCHEDULABLE,
-                f"pod {name} cannot be scheduled: {why}{_gpu_product(pod)}",
+                f"pod {name} cannot be scheduled: {why}{_gpu_product(pod, why)}",
             )
     for status in containers.statuses(pod):
         waiting = status.get("state", {}).get("waiting", {})
@@ -227,15 +228,23 @@ def _failure(pods: list[Object], reason: Reason) -> Cause:
     return Cause(reason, f"last message: {message}" if message else "its pod reported no message")
 
 
-def _gpu_product(pod: Object) -> str:
-    """The GPU product that an unschedulable pod needs: an engine runs on no other product."""
+def _gpu_product(pod: Object, why: str) -> str:
+    """The GPU product that an unschedulable pod needs: an engine runs on no other product.
+
+    The scheduler counts GPUs only on nodes that have the label.
+    """
     product = pod.get("spec", {}).get("nodeSelector", {}).get(names.GPU_PRODUCT)
     if product is None:
         return ""
-    return (
-        f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}: free one, or correct "
-        "gpu.product in the resource"
-    )
+    label = f"; it asks for a node whose label {names.GPU_PRODUCT} is {product}"
+    if f"Insufficient {GPU}" in why:
+        return f"{label}: free GPUs of such a node, or add one"
+    if "didn't match" in why:
+        return (
+            f"{label}, and no node that it may use has it: correct gpu.product in the resource, "
+            f"or add such a node; the labels are in: kubectl get nodes -L {names.GPU_PRODUCT}"
+        )
+    return label
 
 
 def _seconds(end: dict[str, Any]) -> float:

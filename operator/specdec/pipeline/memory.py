@@ -12,14 +12,12 @@ from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import GpuClass
 from specdec.api.reasons import MemoryReason, Reason
+from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
 from specdec.backends.memory_plan import MIB, Budget, Device, MemoryPlan, plan
+from specdec.pipeline import memory_advice
 from specdec.pipeline.stage import Context, Outcome
 
-_SMALLER = (
-    "raise parallelism.tensor, quantize the model, lower limits.maxNumTokens or "
-    "limits.maxBatchSize, or choose a GPU product with more memory"
-)
 # Far above any GPU, and far below the largest number that the schema of the status accepts.
 _MOST_MIB = 1 << 50
 _MOST_PERCENT = 1_000_000
@@ -48,11 +46,25 @@ def memory(context: Context) -> Outcome:
     return _judge(context, planned, needs)
 
 
+def fits(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> bool:
+    """Whether a resource fits the GPUs that it names; False if a size is not known."""
+    totals = {role: _total(model.gpu(role)) for role in model.models}
+    known = {role: total for role, total in totals.items() if total is not None}
+    backend = backends.of(model)
+    needs, ranks = backend.memory(model, checkpoints), backend.ranks(model)
+    if known.keys() < totals.keys() or not ranks.devices.keys() <= needs.keys():
+        return False
+    planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
+    return planned.fits and not _quantizing(model, planned, needs)
+
+
 def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> Outcome:
     """Whether the plan fits. If not, spec.checks.memory decides whether the chain goes on."""
     severity = context.model.spec.checks.memory
     problem = _quantizing(context.model, planned, needs)
     message = problem or _message(context.model, planned, needs)
+    if problem or not planned.fits:
+        message += _advice(context)
     if planned.fits and not problem:
         reason = (
             MemoryReason.TIGHT_GPU_MEMORY if planned.tight else MemoryReason.SUFFICIENT_GPU_MEMORY
@@ -152,15 +164,25 @@ def _quantizing(
                 f"and quantizing it takes {_mib(need.calibration)} MiB of each of the "
                 f"{need.build_gpus} GPUs of its build, which have {_mib(total)}: set the {role}'s "
                 "source to a checkpoint that is already quantized and quantization.method to "
-                "None, set engine.prebuilt to an engine, or raise parallelism.tensor"
+                "None, set engine.prebuilt to an engine, or "
             )
     return ""
+
+
+def _advice(context: Context) -> str:
+    """The changes that make the models fit, as the end of the message."""
+    model, checkpoints = context.model, context.facts.checkpoints
+    facts = {role: checkpoint.facts for role, checkpoint in checkpoints.items()}
+    texts = memory_advice.alternatives(
+        model, facts, context.images, lambda changed: fits(changed, checkpoints)
+    )
+    return memory_advice.sentence(texts)
 
 
 def _crowded(device: Device) -> str:
     return (
         f"GPU {device.name} has {_mib(device.total)} MiB, and without any cache "
-        f"{_terms(device, caches=False)} MiB are needed: {_SMALLER}"
+        f"{_terms(device, caches=False)} MiB are needed: "
     )
 
 
@@ -168,7 +190,7 @@ def _overdrawn(device: Device) -> str:
     return (
         f"GPU {device.name} has {_mib(device.total)} MiB, and {_terms(device)} MiB are needed "
         "with the caches that the spec fixes: lower kvCache.maxTokens or kvCache.memoryPercent, "
-        "or remove both fields so that the operator plans the caches"
+        "remove both fields so that the operator plans the caches, or "
     )
 
 
@@ -181,7 +203,7 @@ def _short(
         f"the cache of the {role} has room for {planned.kv_tokens[role]} tokens, and its longest "
         f"sequence has {needs[role].sequence} (limits.maxSeqLen {limit} and the draft tokens, "
         f"rounded up to whole blocks): GPU {device.name} has {_mib(device.total)} MiB, of which "
-        f"{_terms(device, caches=False)} are taken; lower limits.maxSeqLen, or {_SMALLER}"
+        f"{_terms(device, caches=False)} are taken; "
     )
 
 

@@ -6,6 +6,7 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import VerificationReason
 from specdec.api.speculation import LengthPolicy
+from specdec.pipeline import effect_advice
 from specdec.pipeline.job_results import Measured, parsed
 
 Entry = dict[str, Any]
@@ -120,8 +121,8 @@ def _effective(model: SpeculativeModel, result: Entry) -> Condition:
     if acceptance is not None and acceptance < spec.min_acceptance_percent:
         message = (
             f"{acceptance} % of the draft tokens are accepted, below "
-            f"spec.verification.minAcceptancePercent {spec.min_acceptance_percent}: choose a "
-            "draft closer to the target, or lower spec.speculation.draftTokens"
+            f"spec.verification.minAcceptancePercent {spec.min_acceptance_percent}: "
+            f"{effect_advice.acceptance(model)}"
         )
         return Condition(kind, "False", VerificationReason.LOW_ACCEPTANCE, message)
     if speed is None:
@@ -129,9 +130,8 @@ def _effective(model: SpeculativeModel, result: Entry) -> Condition:
     text = f"single requests reach {speed} % of the speed of the target alone"
     if speed < spec.min_speedup_percent:
         message = (
-            f"{text}, below spec.verification.minSpeedupPercent {spec.min_speedup_percent}: lower "
-            "spec.speculation.draftTokens, choose a faster draft, or set draftLengthPolicy to "
-            "Adaptive"
+            f"{text}, below spec.verification.minSpeedupPercent {spec.min_speedup_percent}: "
+            f"{effect_advice.speed(model)}"
         )
         return Condition(kind, "False", VerificationReason.SLOWER_THAN_BASELINE, message)
     return Condition(kind, "True", VerificationReason.EFFECTIVE, text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec import backends
-from specdec.api.matrix import support
+from specdec.api.matrix import matrix, support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.finding import CheckpointFacts, Finding
@@ -72,10 +72,22 @@ def _architectures(
             yield Finding(
                 CompatibilityReason.ARCHITECTURE_NOT_SERVED,
                 f"the {role} is {own}, and backend {backend} serves {', '.join(able)}: choose "
-                "another checkpoint, or another backend",
+                f"another checkpoint{_backend_for(model, own)}",
                 "",
                 role,
             )
+
+
+def _backend_for(model: SpeculativeModel, architecture: str) -> str:
+    """The end of a sentence: a backend that serves an architecture; empty without one."""
+    method = model.spec.speculation.method
+    for name, row in matrix().items():
+        if not row.served or not row.on_gpus or architecture not in row.architectures:
+            continue
+        able = row.method_architectures.get(method, row.architectures)
+        if row.serves(method, row.default_version) and architecture in able:
+            return f", or set spec.runtime.backend to {name}"
+    return ""
 
 
 def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:

@@ -93,7 +93,22 @@ def test_out_of_memory_message_has_twice_the_limit(resources: dict[str, Any], te
     assert text in condition["message"]
 
 
-def test_unschedulable_build_names_the_gpu_product() -> None:
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("0/3 nodes are available.", ""),
+        (
+            "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't match Pod's "
+            "node affinity/selector.",
+            "free GPUs of such a node, or add one",
+        ),
+        (
+            "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+            "no node that it may use has it: correct gpu.product",
+        ),
+    ],
+)
+def test_unschedulable_build_names_the_gpu_product(text: str, advice: str) -> None:
     gpus = {"gpu": {"product": "NVIDIA-L4"}}
     target = resource()["spec"]["target"] | {"gpu": {"deviceIds": [0]}}
     world = building(target=target, **gpus)
@@ -101,13 +116,14 @@ def test_unschedulable_build_names_the_gpu_product() -> None:
     selector = world.jobs[job]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector == {"nvidia.com/gpu.product": "NVIDIA-L4"}
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    text = "0/3 nodes are available."
     world.pod(job, {"phase": "Pending", "conditions": [{**unscheduled, "message": text}]})
     world.step()
     condition = world.condition("EnginesReady")
     assert condition["reason"] == "Unschedulable"
-    assert "0/3 nodes are available; it asks for a node whose label" in condition["message"]
+    assert "; it asks for a node whose label" in condition["message"]
     assert "is NVIDIA-L4" in condition["message"]
+    assert advice in condition["message"]
+    assert ("free" in condition["message"]) == ("free" in advice)
 
 
 class Prebuilt(Reference):

@@ -56,7 +56,7 @@ def test_message_has_what_quantizing_takes_and_the_remedy() -> None:
         "the 8 GPUs of its build, which have 81559: set the target's source to a checkpoint that "
         "is already quantized" in condition.message
     )
-    for field in ("quantization.method to None", "engine.prebuilt", "parallelism.tensor"):
+    for field in ("quantization.method to None", "engine.prebuilt", "gpu.product to NVIDIA-B200"):
         assert field in condition.message
     assert result.status["plan"]["memory"]["message"] == condition.message
 

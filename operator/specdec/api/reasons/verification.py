@@ -81,11 +81,12 @@ class VerificationReason(Reason):
     SLOWER_THAN_BASELINE = _EFFECTIVE.blocked(
         "SlowerThanBaseline",
         "the speed is below `spec.verification.minSpeedupPercent` of the target alone",
-        "lower `draftTokens`, choose a faster draft, or set `draftLengthPolicy.type` to "
-        "`Adaptive`",
+        "follow the message, which names what this method can change: the draft, the draft length "
+        "or its policy, or another method",
     )
     LOW_ACCEPTANCE = _EFFECTIVE.blocked(
         "LowAcceptance",
         "the acceptance rate is below `spec.verification.minAcceptancePercent`",
-        "choose a draft closer to the target, or lower `draftTokens`",
+        "follow the message, which names what this method can change: the draft, its length, or "
+        "another method",
     )

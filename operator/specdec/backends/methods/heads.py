@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from specdec.api.cause import Cause
 from specdec.api.matrix import support
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, Reason
 from specdec.backends.facts import Images
 from specdec.backends.finding import CheckpointFacts, Finding
-from specdec.backends.rule import invalid
+from specdec.backends.rule import invalid, version
 
 
 def split(model: SpeculativeModel, _: Images) -> Cause | None:
@@ -82,8 +82,19 @@ def _target(
         yield finding(
             CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
             f"method {method} has heads for {', '.join(able)} and the "
-            f"target is {architecture}: choose another target, or method DraftTarget",
+            f"target is {architecture}: choose another target{_other_method(model, architecture)}",
         )
+
+
+def _other_method(model: SpeculativeModel, architecture: str) -> str:
+    """The end of a sentence: methods that need no heads; empty if nothing serves the target."""
+    row = support(model.spec.runtime.backend)
+    if architecture not in row.architectures:
+        return ""
+    able = [
+        name for name in (Method.DRAFT_TARGET, Method.N_GRAM) if row.serves(name, version(model))
+    ]
+    return f", or method {' or '.join(able)}" if able else ""
 
 
 def _sizes(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]:

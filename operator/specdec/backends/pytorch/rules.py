@@ -89,10 +89,7 @@ def formats(model: SpeculativeModel, _: Images) -> Cause | None:
             "set it to one of them"
         )
     if own.engine != EngineOptions():
-        return invalid(
-            "target.engine is set, and backend PyTorch builds no engine: remove it, or set "
-            "spec.runtime.backend to TensorRT"
-        )
+        return invalid("target.engine is set, and backend PyTorch builds no engine: remove it")
     return None
 
 

@@ -5,11 +5,21 @@ from typing import Any
 
 from typing_extensions import override
 
-from specdec.api.model import SpeculativeModel
+from specdec.api.matrix import support
+from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
+
+
+def _other_methods(architecture: str) -> str:
+    """The end of a sentence: methods for a target without prediction layers; may be empty."""
+    row = support("PyTorch")
+    if architecture not in row.architectures:
+        return ""
+    heads = architecture in row.method_architectures[Method.EAGLE3]
+    return f", or method {'Eagle3 or NGram' if heads else 'NGram'}"
 
 
 class MtpMethod(LlmApiMethod):
@@ -31,8 +41,8 @@ class MtpMethod(LlmApiMethod):
             yield Finding(
                 CompatibilityReason.MTP_LAYERS_MISSING,
                 "the target's config.json has no num_nextn_predict_layers, so its checkpoint has "
-                "no layers for method MTP: choose a target with such layers, as DeepSeek-R1, or "
-                "method Eagle3 or NGram",
+                "no layers for method MTP: choose a target with such layers, as DeepSeek-R1"
+                f"{_other_methods(target['architecture'])}",
                 "heads",
                 "target",
             )
