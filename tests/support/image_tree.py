@@ -56,6 +56,7 @@ class Release:
     app: str = "app"
     templates: str = "app/all_models/inflight_batcher_llm"
     renamed: bool = False
+    openai: str = "1.109.1"
 
 
 # The image 25.05 has newer names of request fields than the tag 0.19.0 of its TensorRT-LLM.
@@ -63,7 +64,13 @@ RELEASES = (
     Release("25.03", "0.18.0", "usr/local/lib/python3.12/dist-packages"),
     Release("0.19.0", "0.19.0", "usr/local/lib/python3.12/dist-packages"),
     Release("25.05", "0.19.0", "usr/local/lib/python3.12/dist-packages", renamed=True),
-    Release("26.07", "1.2.1", "opt/venv-tritonserver/lib/python3.12/site-packages"),
+    # Triton's build installs the requirements of its own OpenAI front end last.
+    Release(
+        "26.07",
+        "1.2.1",
+        "opt/venv-tritonserver/lib/python3.12/site-packages",
+        openai="1.107.3",
+    ),
     Release(
         "release-image",
         "1.2.1",
@@ -82,7 +89,30 @@ def write(root: Path, release: Release) -> Path:
     for place, program in SCRIPTS[release.version].items():
         _file(root / release.app / "examples" / place, script(program))
     package(root / release.packages, release.version)
+    openai(root / release.packages, release.openai)
     return root
+
+
+def copied(folder: Path) -> Path:
+    """Write the copy of packages that pods have; return its folder."""
+    openai(folder, "1.109.1")
+    return folder
+
+
+def openai(folder: Path, version: str) -> None:
+    """Write the part of openai that TensorRT-LLM imports.
+
+    `PartReasoningText` came with 1.108.1, as a comparison of the released wheels shows.
+    """
+    info = folder / f"openai-{version}.dist-info"
+    _file(info / "METADATA", f"Metadata-Version: 2.1\nName: openai\nVersion: {version}\n")
+    names = ["PartOutputText", "PartRefusal"]
+    if tuple(map(int, version.split("."))) >= (1, 108, 1):
+        names.append("PartReasoningText")
+    for package in ("openai", "openai/types", "openai/types/responses"):
+        _file(folder / package / "__init__.py", "")
+    text = "\n\n".join(f"class {name}:\n    pass\n" for name in names)
+    _file(folder / "openai/types/responses/response_content_part_added_event.py", text)
 
 
 def template(model: str, version: str, *, renamed: bool = False) -> str:
@@ -148,8 +178,8 @@ def package(folder: Path, version: str) -> None:
     """Write a TensorRT-LLM package: metadata, and modules that define flags of `trtllm-build`."""
     info = folder / f"tensorrt_llm-{version}.dist-info"
     _file(info / "METADATA", f"Metadata-Version: 2.1\nName: tensorrt_llm\nVersion: {version}\n")
-    entry = "trtllm-build = tensorrt_llm.commands.build:main"
-    _file(info / "entry_points.txt", f"[console_scripts]\n{entry}\n")
+    entries = [f"trtllm-{name} = tensorrt_llm.commands.{name}:main" for name in ("build", "serve")]
+    _file(info / "entry_points.txt", "\n".join(["[console_scripts]", *entries, ""]))
     table_ = flags("trtllm-build")
     helped = {name for name in table_ if name.endswith(("_plugin", "fmha", "padding", "profiles"))}
     literal = {name: kind for name, kind in table_.items() if name not in helped}
@@ -172,7 +202,11 @@ def package(folder: Path, version: str) -> None:
             ]
         ),
     )
-    _file(folder / "tensorrt_llm/__init__.py", "raise ImportError('the check imports nothing')\n")
+    imports = _imports(version)
+    for name, text in imports.items():
+        _file(folder / "tensorrt_llm" / name, text)
+    nothing = "raise ImportError('the check imports nothing')\n"
+    _file(folder / "tensorrt_llm/__init__.py", f"from .llmapi import LLM\n\n{nothing}")
     _file(
         folder / "tensorrt_llm/plugin/__init__.py",
         "from .plugin import PluginConfig, add_plugin_argument\n",
@@ -180,11 +214,43 @@ def package(folder: Path, version: str) -> None:
     _file(
         folder / "tensorrt_llm/plugin/plugin.py",
         f"exposed = {sorted(helped)!r}\n\n\n"
+        "class PluginConfig:\n    pass\n\n\n"
         "def add_plugin_argument(parser):\n"
         "    for name, field in PluginConfig.model_fields.items():\n"
         "        if name in exposed:\n"
         '            parser.add_argument("--" + name, type=str, choices=list(field.values))\n',
     )
+
+
+def _imports(version: str) -> dict[str, str]:
+    """Return modules that lead from the package to openai, as those of TensorRT-LLM 1.2 do.
+
+    Older releases import no name of openai that 1.107.3 lacks.
+    """
+    part = "PartReasoningText" if version.startswith("1.2.") else "PartRefusal"
+    event = "openai.types.responses.response_content_part_added_event"
+    executor = "tensorrt_llm._torch.pyexecutor.py_executor"
+    return {
+        "llmapi/__init__.py": "from .llm import LLM\n",
+        "llmapi/llm.py": f"from {executor} import PyExecutor\n\n\nclass LLM:\n    pass\n",
+        "llmapi/llm_utils.py": "",
+        "executor/__init__.py": "",
+        "executor/worker.py": f"from {executor} import PyExecutor\n",
+        "_torch/__init__.py": "",
+        "_torch/pyexecutor/__init__.py": "",
+        "_torch/pyexecutor/py_executor.py": (
+            "from tensorrt_llm.serve.responses_utils import get_steady_clock_now_in_seconds\n\n"
+            "try:\n    from cuda.bindings import runtime\nexcept ImportError:\n"
+            "    from cuda import cudart\n\n\nclass PyExecutor:\n    pass\n"
+        ),
+        "serve/__init__.py": "",
+        "serve/responses_utils.py": (
+            f"from {event} import {part}\n\n\n"
+            "def get_steady_clock_now_in_seconds():\n    return 0.0\n"
+        ),
+        "commands/__init__.py": "",
+        "commands/serve.py": "from tensorrt_llm import LLM\n\n\ndef main():\n    pass\n",
+    }
 
 
 @cache

@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 BAD_INPUT = 2
+_Releases = Callable[[], tuple[str, ...]]
+_Expectations = Callable[[str], dict[str, Any]]
 
 app = typer.Typer(
     help="Compare a server image with its release of TensorRT-LLM.",
@@ -21,6 +24,14 @@ app = typer.Typer(
 Version = Annotated[
     str | None,
     typer.Option(help="Release of TensorRT-LLM, as spec.runtime.version; default: the newest."),
+]
+
+
+Backend = Annotated[
+    str,
+    typer.Option(
+        help="TensorRT: what builds and engines need; PyTorch: what servers of the LLM API import."
+    ),
 ]
 
 
@@ -42,21 +53,29 @@ def check(
         ),
     ],
     version: Version = None,
+    backend: Backend = "TensorRT",
+    packages: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with packages that pods search first if the image needs them: "
+            "/opt/specdec/packages of the operator's image."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Compare the file system of an image with a release of TensorRT-LLM.
 
-    Compares the installed version, the templates of Triton's models, and the flags of all programs
-    that a build of any method runs. Runs nothing of the image. A build Job makes the same
+    Compares the installed version, the imports of programs and servers, the templates of Triton's
+    models, and the flags of all programs that a build of any method runs. Runs nothing of the
+    image, and needs no GPU. A build Job makes the same
     comparison, for its own method, before it converts anything.
 
     Exit status: 0 the image fits, 1 it differs, 2 bad input.
     """
-    from specdec.backends.tensorrt.image import expectations
-
-    expected = expectations(_served(version))
+    expected = _expected(backend, version)
     program = resources.files("specdec").joinpath("payload", "build", "image_main.py")
     options = ["--json"] if as_json else []
+    options += ["--packages", str(packages)] if packages else []
     done = subprocess.run(
         [sys.executable, str(program), "--expected", "-", *options, "--", str(folder)],
         input=json.dumps(expected),
@@ -73,6 +92,7 @@ def check(
 def program(
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
     version: Version = None,
+    backend: Backend = "TensorRT",
 ) -> None:
     """Write the check as one file for a container of the image, which needs only Python.
 
@@ -82,7 +102,7 @@ def program(
     """
     from specdec.backends.tensorrt.image_program import packed
 
-    data = packed(_served(version))
+    data = packed(_expected(backend, version))
     part = output.with_name(f"{output.name}.part")
     try:
         part.write_bytes(data)
@@ -93,13 +113,21 @@ def program(
     typer.echo(f"{len(data)} bytes in {output}")
 
 
-def _served(version: str | None) -> str:
-    """The given release, or by default the newest one."""
-    from specdec.backends.tensorrt.image import releases
+def _expected(backend: str, version: str | None) -> dict[str, Any]:
+    """What an image has to hold for the given release, or by default for the newest one."""
+    from specdec.backends.pytorch import image as pytorch
+    from specdec.backends.tensorrt import image as tensorrt
 
+    backends: dict[str, tuple[_Releases, _Expectations]] = {
+        "TensorRT": (tensorrt.releases, tensorrt.expectations),
+        "PyTorch": (pytorch.releases, pytorch.expectations),
+    }
+    if backend not in backends:
+        _refuse(f"--backend {backend} has no image to check: use {' or '.join(backends)}")
+    releases, expectations = backends[backend]
     if version is not None and version not in releases():
         _refuse(f"--version {version} is not served: use one of {', '.join(releases())}")
-    return version or releases()[-1]
+    return expectations(version or releases()[-1])
 
 
 def _refuse(sentence: str) -> NoReturn:

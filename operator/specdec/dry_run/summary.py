@@ -117,7 +117,9 @@ def _server(name: str, server: Json) -> Json:
     templates = pod_templates(server)
     template = templates.get("leaderTemplate", templates)
     containers = {item["name"]: item for item in template["spec"]["containers"]}
-    container, sidecars = containers[CONTAINER], template["spec"].get("initContainers", [])
+    container, first = containers[CONTAINER], template["spec"].get("initContainers", [])
+    # The others end before the server starts.
+    sidecars = [item for item in first if item.get("restartPolicy") == "Always"]
     return {
         "kind": server["kind"],
         "name": name,

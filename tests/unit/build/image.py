@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec.backends.tensorrt.image import expectations
-from support.image_tree import MODELS, SCRIPTS, package, script, template
+from support.image_tree import MODELS, SCRIPTS, openai, package, script, template
 
 BUILD = (
     Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
@@ -58,6 +58,7 @@ class Image:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(template(model, self.version, renamed=self.renamed), "utf-8")
         package(self.root / "site", self.version)
+        openai(self.root / "site", "1.109.1")
         expected = {**expectations(self.version), "templates": [str(self.root / TEMPLATES)]}
         (self.root / "image.json").write_text(json.dumps(expected), encoding="utf-8")
 

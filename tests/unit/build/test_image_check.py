@@ -14,7 +14,7 @@ import pytest
 from specdec.api.matrix import support
 from specdec.backends.tensorrt.image import MODES, expectations
 from specdec.triton import contract
-from support.image_tree import RELEASES, Release, write
+from support.image_tree import RELEASES, Release, copied, write
 
 NEWEST = next(release for release in RELEASES if release.tag == "26.07")
 TEMPLATES = NEWEST.templates
@@ -33,9 +33,14 @@ TYPED = 'name: "temperature",\n\tdata_type: TYPE_FP32'
 Capture = Any
 
 
+def checked(root: Path, *options: str) -> list[str]:
+    """Return the arguments of a check with the copy of packages that pods have."""
+    return [str(root), "--packages", str(copied(root.with_name(f"{root.name}-copy"))), *options]
+
+
 def report(root: Path, version: str, capsys: Capture) -> dict[str, Any]:
-    """Return the JSON report of a check, with its exit status as `status`."""
-    status = image_main.main([str(root), "--json"], json.dumps(expectations(version)))
+    """Return the JSON report of a check with the copy that pods have; `status` is its status."""
+    status = image_main.main(checked(root, "--json"), json.dumps(expectations(version)))
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return {**result, "status": status}
 
@@ -204,7 +209,7 @@ DRIFTS: dict[str, tuple[Callable[[Path], None], str]] = {
         "eagle/convert_checkpoint.py is no Python (line 1)",
     ),
     "no engine builder": (
-        replaced(f"{INFO}/entry_points.txt", "trtllm-build", "trtllm-serve"),
+        replaced(f"{INFO}/entry_points.txt", "trtllm-build", "trtllm-bench"),
         "the image has no trtllm-build",
     ),
 }
@@ -215,7 +220,7 @@ def test_a_drift_is_named_with_the_fix(name: str, tmp_path: Path, capsys: Captur
     drift, clause = DRIFTS[name]
     root = write(tmp_path, NEWEST)
     drift(root)
-    assert image_main.main([str(root)], json.dumps(expectations("1.2.1"))) == 1
+    assert image_main.main(checked(root), json.dumps(expectations("1.2.1"))) == 1
     output = capsys.readouterr()
     paths = output.err.replace(str(root), "")
     assert paths.startswith("specdec: the image differs from TensorRT-LLM 1.2.1: ")

@@ -17,8 +17,10 @@ import image_packages
 import pytest
 
 from specdec.desired import packages
+from specdec.dry_run.summary import summary
 from specdec.triton.launch import program_path
 from support.golden_cases import CASES, generated
+from support.planned_samples import planned
 from support.simulated_cluster import IMAGES, World
 from unit.backends.pytorch_cases import Json, put, pytorch
 
@@ -53,6 +55,11 @@ def test_a_server_of_the_llm_api_gets_the_copy_before_it_starts() -> None:
     (volume,) = [v for v in pod["volumes"] if v["name"] == "packages"]
     assert volume["emptyDir"] == {"sizeLimit": "64Mi"}
     assert copy["resources"]["requests"] == copy["resources"]["limits"]
+
+
+def test_the_plan_shows_no_sidecar_for_a_container_that_ends() -> None:
+    (server,) = summary(planned("pytorch-ngram"))["servers"]
+    assert server["sidecars"] == []
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def expectations(version: str) -> dict[str, Any]:
         "served": list(row.versions),
         "examples": [folders.examples for folders in row.folders],
         "templates": [folders.templates for folders in row.folders],
+        # A build names its programs, and the servers of engines import no TensorRT-LLM.
+        "programs": [],
+        "modules": [],
         "requestFields": {
             "minTokens": [older.min_tokens, newer.min_tokens],
             "seed": [older.seed, newer.seed],

@@ -3,9 +3,10 @@
 import io
 import json
 import zipfile
+from collections.abc import Mapping
+from typing import Any
 
 from specdec.backends import programs
-from specdec.backends.tensorrt.image import expectations
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
 # Equal files make equal archives.
@@ -19,9 +20,9 @@ sys.exit(image_main.main(text={expected!r}))
 """
 
 
-def packed(version: str) -> bytes:
+def packed(expected: Mapping[str, Any]) -> bytes:
     """An archive that Python runs: the program, and what it expects of a release's image."""
-    main = _MAIN.format(expected=json.dumps(expectations(version), sort_keys=True))
+    main = _MAIN.format(expected=json.dumps(expected, sort_keys=True))
     buffer = io.BytesIO(_SHEBANG)
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:

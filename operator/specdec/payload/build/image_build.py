@@ -39,7 +39,10 @@ def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     commands, missing = _commands(plan)
     programs = [image_check.program(command) for command in commands]
-    image = image_files.gather(_ROOT, expected["templates"], expected["models"], programs)
+    programs += expected["programs"]
+    image = image_files.gather(
+        _ROOT, expected["templates"], expected["models"], programs, expected["modules"]
+    )
     report = image_check.check(expected, image, commands, plan.mode, missing)
     for difference in report.differences:
         print(f"image check: {difference}", flush=True)

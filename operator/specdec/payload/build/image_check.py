@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import image_flags
+import image_packages
 import image_template
 from image_files import Image, Program
 from image_template import Template, TemplateError, Tensor
@@ -20,6 +21,12 @@ from image_template import Template, TemplateError, Tensor
 NAMED = 3
 ENGINE = "tensorrt_llm"
 _PYTHON = "python3"
+# The fix for an image whose packages are too old for its TensorRT-LLM.
+_PACKAGES = (
+    f"the operator's pods replace {image_packages.PACKAGE} in such an image; to check that, give "
+    "--packages with /opt/specdec/packages of the operator's image, and elsewhere take "
+    f"{image_packages.PACKAGE} {image_packages.FIRST} or newer"
+)
 Commands = Iterable[Sequence[str]]
 
 
@@ -33,6 +40,7 @@ class Report:
         flags: how many flags were compared; a flag of two programs counts twice.
         fields: the names of request fields in the image, by the name of the field here.
         differences: a clause each, the most important ones first.
+        outdated: whether TensorRT-LLM needs a newer package than the image has.
     """
 
     version: str
@@ -40,6 +48,7 @@ class Report:
     flags: int
     fields: Mapping[str, str]
     differences: tuple[str, ...]
+    outdated: bool = False
 
     def shown(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -75,6 +84,7 @@ def check(
     passed = [(program(command), _arguments(command)) for command in commands]
     differences = [
         *_version(expected, image),
+        *image.imports,
         *_missing(expected, image),
         *unreadable,
         *(d for m, t in templates.items() for d in _model(expected, m, t, mode)),
@@ -88,6 +98,7 @@ def check(
         flags=len({(p, a.partition("=")[0]) for p, arguments in passed for a in arguments}),
         fields=fields,
         differences=tuple(dict.fromkeys(differences)),
+        outdated=image.outdated,
     )
 
 
@@ -114,6 +125,8 @@ def sentence(report: Report, expected: Mapping[str, Any]) -> str:
 
 
 def _fix(report: Report, expected: Mapping[str, Any]) -> str:
+    if report.outdated and not any(_version(expected, report)):
+        return _PACKAGES
     image = f"set spec.runtime.image to an image of {expected['version']}"
     if expected["image"]:
         image += f" such as {expected['image']}"
@@ -122,7 +135,7 @@ def _fix(report: Report, expected: Mapping[str, Any]) -> str:
     return image
 
 
-def _version(expected: Mapping[str, Any], image: Image) -> Iterator[str]:
+def _version(expected: Mapping[str, Any], image: Image | Report) -> Iterator[str]:
     # A local part, as in 1.2.1+cu13, names a build of the same release.
     actual = image.version.partition("+")[0]
     if not image.version:
@@ -132,6 +145,8 @@ def _version(expected: Mapping[str, Any], image: Image) -> Iterator[str]:
 
 
 def _missing(expected: Mapping[str, Any], image: Image) -> Iterator[str]:
+    if not expected["models"]:
+        return
     if not image.folder:
         yield f"it has no templates in {' or '.join(expected['templates'])}"
         return

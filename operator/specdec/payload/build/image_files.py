@@ -9,7 +9,10 @@ from importlib.metadata import Distribution, DistributionFinder, MetadataPathFin
 from pathlib import Path
 
 import image_flags
+import image_imports
+import image_packages
 from image_flags import Definitions, Helper
+from image_imports import Site
 
 _PACKAGE = "tensorrt_llm"
 # Where images keep Python packages, below their root.
@@ -41,16 +44,25 @@ class Image:
         folder: of the templates; empty where the image has none.
         templates: text of each model's `config.pbtxt`.
         programs: those of the builds, by the path or name in the first argument of a command.
+        imports: a clause for each import that would end a program or a server at its start.
+        outdated: whether TensorRT-LLM needs a newer package than the image has.
     """
 
     version: str
     folder: str
     templates: Mapping[str, str]
     programs: Mapping[str, Program]
+    imports: tuple[str, ...] = ()
+    outdated: bool = False
 
 
 def gather(
-    root: Path, folders: Iterable[str], models: Iterable[str], programs: Iterable[str]
+    root: Path,
+    folders: Iterable[str],
+    models: Iterable[str],
+    programs: Iterable[str],
+    modules: Iterable[str] = (),
+    packages: str = "",
 ) -> Image:
     """Read an image.
 
@@ -59,8 +71,14 @@ def gather(
         folders: places of templates, absolute in the image; the first that exists counts.
         models: those with a template.
         programs: paths of scripts as this process sees them, and names of console scripts.
+        modules: those that a server imports.
+        packages: a folder that pods search first if the image needs it; empty for none.
     """
     package = _installed(root)
+    live, search = root == Path("/"), _search(root)
+    if packages and image_packages.needed(search):
+        search = [packages, *search]
+    starts = dict(_starts(programs := list(programs), package)) | {m: m for m in modules}
     folder = next((f for f in folders if below(root, f).is_dir()), "")
     paths = {model: below(root, folder) / model / "config.pbtxt" for model in models}
     templates = {m: _text(path) for m, path in paths.items() if folder and path.is_file()}
@@ -69,7 +87,25 @@ def gather(
         folder=folder,
         templates=templates,
         programs={program: _program(program, package) for program in programs},
+        imports=image_imports.problems(starts, Site(search, live=live)) if package else (),
+        outdated=image_packages.needed(search),
     )
+
+
+def _starts(programs: Iterable[str], package: Distribution | None) -> Iterator[tuple[str, str]]:
+    """By the name of a program for people, its script's path or the module of its script."""
+    for program in programs:
+        path = Path(program)
+        if "/" in program:
+            yield f"{path.parent.name}/{path.name}", program
+        elif package:
+            scripts = package.entry_points.select(group="console_scripts", name=program)
+            yield from ((program, script.module) for script in scripts)
+
+
+def _search(root: Path) -> list[str]:
+    """The folders with the packages of an image."""
+    return sys.path if root == Path("/") else [*map(str, _packages(root))]
 
 
 def below(root: Path, path: str) -> Path:
@@ -79,8 +115,7 @@ def below(root: Path, path: str) -> Path:
 
 def _installed(root: Path) -> Distribution | None:
     """The installed TensorRT-LLM, from its metadata."""
-    paths = sys.path if root == Path("/") else [*map(str, _packages(root))]
-    context = DistributionFinder.Context(name=_PACKAGE, path=paths)
+    context = DistributionFinder.Context(name=_PACKAGE, path=_search(root))
     return next(iter(MetadataPathFinder.find_distributions(context)), None)
 
 

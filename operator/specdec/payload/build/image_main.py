@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None, text: str = "") -> int:
     parser = argparse.ArgumentParser(prog="image-check", description="Check a server image")
     parser.add_argument("root", nargs="?", default="/", help="the image's file system")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--packages", default="", help="a folder that pods search first")
     if not text:
         parser.add_argument("--expected", required=True, help="JSON file; - is stdin")
     options = parser.parse_args(arguments)
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None, text: str = "") -> int:
         return 2
     try:
         expected = json.loads(text or _read(options.expected))
-        report = _report(expected, root)
+        report = _report(expected, root, options.packages)
     except (OSError, ValueError) as error:
         print(f"specdec: the image cannot be read: {error}", file=sys.stderr)
         return 2
@@ -44,20 +45,31 @@ def main(arguments: list[str] | None = None, text: str = "") -> int:
     return 1 if report.differences else 0
 
 
-def _report(expected: dict[str, Any], root: Path) -> image_check.Report:
+def _report(expected: dict[str, Any], root: Path, packages: str) -> image_check.Report:
     folders = [str(image_files.below(root, folder)) for folder in expected["examples"]]
-    commands, missing = image_samples.commands(expected["version"], folders)
+    builds = image_samples.commands(expected["version"], folders) if folders else ([], [])
+    commands, missing = builds
     programs = dict.fromkeys(image_check.program(command) for command in commands)
-    image = image_files.gather(root, expected["templates"], expected["models"], programs)
+    image = image_files.gather(
+        root,
+        expected["templates"],
+        expected["models"],
+        (*programs, *expected["programs"]),
+        expected["modules"],
+        packages,
+    )
     return image_check.check(expected, image, commands, missing=missing)
 
 
 def _show(report: image_check.Report, expected: dict[str, Any]) -> None:
-    fields = ", ".join(report.fields.values()) or "none"
-    print(
-        f"TensorRT-LLM {report.version or 'is not installed'}, {report.templates} templates, "
-        f"{report.flags} flags of build programs, request fields {fields}"
-    )
+    line = f"TensorRT-LLM {report.version or 'is not installed'}"
+    if expected["models"]:
+        fields = ", ".join(report.fields.values()) or "none"
+        line += (
+            f", {report.templates} templates, {report.flags} flags of build programs, request "
+            f"fields {fields}"
+        )
+    print(line)
     for difference in report.differences:
         print(f"- {difference}")
     if not report.differences:
