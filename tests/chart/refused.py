@@ -9,6 +9,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "namespace": ({"watchNamespaces": ["Team_A"]}, "watchNamespaces"),
     "namespace-flag": ({"watchNamespaces": ["a --verbose"]}, "watchNamespaces"),
     "twice-the-same": ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
+    "excluded-namespace": (
+        {"excludedNamespaces": ["a'] || true || x in ['"]},
+        "excludedNamespaces",
+    ),
+    "policy": ({"admissionPolicy": True}, "admissionPolicy"),
     "digest": ({"image": {"digest": "latest"}}, "image/digest"),
     "repository": ({"image": {"repository": "op image"}}, "image/repository"),
     "pull-policy": ({"image": {"pullPolicy": "Sometimes"}}, "image/pullPolicy"),

@@ -38,6 +38,32 @@ SETS: dict[str, tuple[dict[str, Any], Shows]] = {
             and helm.scope(o) == ["--namespace=team-a", "--namespace=team-b"]
         ),
     ),
+    "other-excluded-namespaces": (
+        {"excludedNamespaces": ["vault"]},
+        lambda o: (
+            environment(o)["SPECDEC_EXCLUDED_NAMESPACES"] == "vault"
+            and "!(request.namespace in ['vault'])"
+            in str(single(o, "ValidatingAdmissionPolicy")["spec"]["validations"])
+        ),
+    ),
+    "no-excluded-namespace": (
+        {"excludedNamespaces": []},
+        lambda o: (
+            "SPECDEC_EXCLUDED_NAMESPACES" not in environment(o)
+            and "request.namespace" not in str(single(o, "ValidatingAdmissionPolicy"))
+        ),
+    ),
+    "no-admission-policy": (
+        {"admissionPolicy": {"enabled": False}},
+        lambda o: not any(kind.startswith("ValidatingAdmission") for kind in kinds(o)),
+    ),
+    "policy-of-another-account": (
+        {"serviceAccount": {"name": "given"}},
+        lambda o: (
+            "'system:serviceaccount:specdec-system:given'"
+            in single(o, "ValidatingAdmissionPolicy")["spec"]["matchConditions"][0]["expression"]
+        ),
+    ),
     "digest": (
         {"image": {"repository": "registry.example.com:5000/op", "digest": DIGEST}},
         lambda o: operator(o)["image"] == f"registry.example.com:5000/op@{DIGEST}",

@@ -83,7 +83,7 @@ def plain(objects: list[Object]) -> dict[tuple[str, str], Object]:
 
 @pytest.mark.parametrize(
     ("folder", "values", "count"),
-    [(INSTALL, {}, 11), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 9)],
+    [(INSTALL, {}, 13), (NAMESPACED, {"watchNamespaces": ["team-a"]}, 11)],
     ids=["all-namespaces", "one-namespace"],
 )
 def test_manifests_equal_the_rendered_chart(
@@ -207,7 +207,7 @@ def test_documented_values_exist(helm: Helm) -> None:
     table = text.split("| Value | What it does |")[1].split("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 14
+    assert len(fields) == 16
     for field in fields:
         value = known
         for part in field.split("."):

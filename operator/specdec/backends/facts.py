@@ -14,12 +14,14 @@ NO_VOLUME = Volume(claim="", identity="", single_node=False)
 class Images:
     """The images of a release: the operator's, which its Jobs run too, and the Reference server's.
 
-    `fetch_networks` (CIDR) are what fetch Jobs may connect to besides public addresses.
+    `fetch_networks` (CIDR) are what fetch Jobs may connect to besides public addresses. The
+    operator serves nothing in `excluded_namespaces`.
     """
 
     operator: str
     reference: str
     fetch_networks: tuple[str, ...] = ()
+    excluded_namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     """The name of the operator's own pod; empty outside of a pod."""
     namespaces: Annotated[tuple[str, ...], NoDecode] = ()
     """Namespaces to watch, separated by commas; empty means all."""
+    excluded_namespaces: Annotated[tuple[str, ...], NoDecode] = ()
+    """Namespaces, separated by commas, whose resources are not accepted."""
     fetch_allowed_networks: Annotated[tuple[str, ...], NoDecode] = ()
     """Networks (CIDR), separated by commas, that fetch Jobs may reach besides public addresses."""
     workers: int = Field(default=8, ge=1, le=64)
@@ -52,7 +54,7 @@ class Settings(BaseSettings):
     health_port: int = Field(default=8080, ge=0, le=65535)
     """Port of the probe while standing by, the same as kopf's `--liveness`; 0 disables it."""
 
-    @field_validator("namespaces", "fetch_allowed_networks", mode="before")
+    @field_validator("namespaces", "excluded_namespaces", "fetch_allowed_networks", mode="before")
     @classmethod
     def _split_at_commas(cls, value: str | tuple[str, ...]) -> tuple[str, ...]:
         if isinstance(value, str):
@@ -67,7 +69,8 @@ class Settings(BaseSettings):
 
     @property
     def images(self) -> Images:
-        """The images of this release, and the networks that its fetch Jobs may reach."""
+        """The images of this release, and what the installation allows its resources."""
         operator = self.operator_image or released.OPERATOR_IMAGE
         reference = self.reference_image or released.reference_beside(operator)
-        return Images(operator, reference, self.fetch_allowed_networks)
+        networks, excluded = self.fetch_allowed_networks, self.excluded_namespaces
+        return Images(operator, reference, networks, excluded)

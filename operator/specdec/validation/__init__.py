@@ -23,6 +23,7 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     For example, a backend or method is looked up only after a rule has checked that this release
     serves it.
     """
+    yield runtime.namespace
     yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
     yield runtime.frontend
     yield speculation.blocks

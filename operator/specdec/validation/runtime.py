@@ -14,6 +14,19 @@ _ONBOARD = "kv_cache_onboard_blocks"
 _FALSE = ("false", "0")
 
 
+def namespace(model: SpeculativeModel, images: Images) -> Cause | None:
+    """The installation does not exclude the namespace."""
+    name = model.metadata.namespace
+    if name not in images.excluded_namespaces:
+        return None
+    return Cause(
+        AcceptedReason.NAMESPACE_EXCLUDED,
+        f"metadata.namespace is {name}, which this installation excludes: create the resource in "
+        "another namespace, or remove this one from excludedNamespaces of the chart "
+        "(SPECDEC_EXCLUDED_NAMESPACES)",
+    )
+
+
 def served(model: SpeculativeModel, _: Images) -> Cause | None:
     """The backend is one that this release serves."""
     backend = model.spec.runtime.backend

@@ -94,6 +94,8 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValidationError, match="fetch_allowed_networks"):
         Settings()
     monkeypatch.delenv("SPECDEC_FETCH_ALLOWED_NETWORKS")
+    monkeypatch.setenv("SPECDEC_EXCLUDED_NAMESPACES", "kube-system,vault")
+    assert Settings().images.excluded_namespaces == ("kube-system", "vault")
     monkeypatch.setenv("SPECDEC_LEASE", "system/operator")
     assert Settings().lease_seconds == 15
     monkeypatch.setenv("SPECDEC_LEASE", "operator")

@@ -87,6 +87,19 @@ def test_version_without_a_default_image_needs_an_image() -> None:
     assert "set spec.runtime.image" in decision.conditions[0].message
 
 
+def test_a_resource_in_an_excluded_namespace_is_not_accepted() -> None:
+    body = resource()
+    body["metadata"]["namespace"] = "kube-system"
+    model = SpeculativeModel.parse(body)
+    excluded = Images("operator", "reference", excluded_namespaces=("kube-system",))
+
+    decision = decide(model, World(body).observed(), excluded)
+
+    assert decision.conditions[0].reason == "NamespaceExcluded"
+    assert "create the resource in another namespace" in decision.conditions[0].message
+    assert not decision.apply
+
+
 def test_image_and_version_of_the_spec_override_the_defaults() -> None:
     image = "example.com/other:2"
     runtime = {"backend": "Reference", "image": image, "version": "0.18.0"}

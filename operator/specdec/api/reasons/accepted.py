@@ -18,6 +18,11 @@ class AcceptedReason(Reason):
         "reach the pods and set `spec.serving.http` to `HealthOnly`",
         health=Health.PROGRESSING,
     )
+    NAMESPACE_EXCLUDED = _SECTION.failed(
+        "NamespaceExcluded",
+        "the installation excludes the namespace of the resource, as it does `kube-system`",
+        "create the resource in another namespace; `excludedNamespaces` of the chart lists them",
+    )
     UNSUPPORTED_BACKEND = _SECTION.failed(
         "UnsupportedBackend",
         "this release does not serve `spec.runtime.backend`",
