@@ -64,7 +64,8 @@ def certify(
     Tries every method that the cluster and your checkpoints allow, one after another. Verifies
     each, sends load to it, and keeps status, logs and metrics. Writes one HTML page and one
     archive. An interrupted run continues with the same command. Creates resources in one namespace
-    with the rights of your kubeconfig, and deletes them.
+    with the rights of your kubeconfig, and deletes them. Removes what has the form of a
+    credential; this is best effort, so read the files before you send them.
 
     Exit status: 0 all tried entries passed, 1 an entry failed or the API server refuses, 2 bad
     input, 3 the API server cannot be reached, 130 interrupted.

@@ -32,7 +32,8 @@ def report(
     """Write an archive about a resource, to send with an issue.
 
     Contains its objects, status, events, logs and metrics, and the result of `specdec check`.
-    Reads no Secret, and removes what has the form of a credential. Lists what could not be read.
+    Reads no Secret. Removes what has the form of a credential; this is best effort, so read the
+    files before you send them. Lists what could not be read.
 
     Exit status: 0 written, 1 the API server refuses, 2 bad input or no such resource, 3 the API
     server cannot be reached.

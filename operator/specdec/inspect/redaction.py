@@ -2,38 +2,22 @@
 
 Such a command reads no Secret. Logs of servers and messages of conditions can still quote a token,
 and so can the environment of the caller. `specdec certify` and `specdec report` pass every text
-through a `Redactor`.
+through a `Redactor`. What it finds is best effort: people read the files before they send them.
 """
 
+import base64
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
-REMOVED = "[removed]"
+from specdec.inspect.credential_forms import REMOVED, without_credentials
+
 # Shorter values would match ordinary text.
 _LEAST_CHARACTERS = 8
 _SECRET_NAME = re.compile(
     r"(?i)(?:token|secret|passw|credential|api_?key|access_?key|private_?key|auth)"
-)
-# Each pattern keeps its groups, which name what was removed.
-_PATTERNS = (
-    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL),
-    # In a log of JSON, the letter of an escape such as \n may stand before a token.
-    re.compile(r"()(?:hf_|nvapi-|ghp_|gho_|github_pat_|glpat-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
-    re.compile(r"()(?:\b|(?<=\\[nrt]))sk-[A-Za-z0-9_-]{8,}"),
-    re.compile(r"()(?:AKIA|ASIA)[A-Z0-9]{16,}"),
-    re.compile(r"()eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),
-    re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?)[^\s\"',]{8,}"),
-    re.compile(r"(?i)(bearer(?:\s+|%20))[A-Za-z0-9+/=_.~-]{16,}"),
-    re.compile(r"(://)[^\s/@:]*:[^\s/@]+(?=@)"),
-    re.compile(
-        r"(?i)([?&](?:x-amz-[a-z-]*|x-goog-[a-z-]*|sig|signature|token|key|awsaccesskeyid)=)"
-        r"[^&\s\"']+"
-    ),
-    re.compile(
-        r"(?i)(\b[a-z0-9_-]*(?:token|passwd|password|secret|api_?key|access_?key)[\"']?\s*[=:]\s*"
-        r"[\"']?)(?!\[removed\])[A-Za-z0-9+/=_.~-]{8,}"
-    ),
 )
 
 
@@ -54,7 +38,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {value for value in secrets if len(value) >= _LEAST_CHARACTERS}
+        known = {
+            form for value in secrets if len(value) >= _LEAST_CHARACTERS for form in _forms(value)
+        }
         # A longer value may contain a shorter one.
         self._secrets = sorted(known, key=len, reverse=True)
 
@@ -67,9 +53,7 @@ class Redactor:
         """The text without credentials."""
         for secret in self._secrets:
             text = text.replace(secret, REMOVED)
-        for pattern in _PATTERNS:
-            text = pattern.sub(rf"\1{REMOVED}", text)
-        return text
+        return without_credentials(text)
 
     def value(self, value: Any) -> Any:
         """A JSON value without credentials in its texts; keys are kept."""
@@ -80,3 +64,11 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self.value(inner) for inner in value]
         return value
+
+
+def _forms(value: str) -> Iterator[str]:
+    """A value as it appears in texts: as it is, in JSON, in a URL, and in base64."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield quote(value, safe="")
+    yield base64.b64encode(value.encode()).decode().rstrip("=")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specdec.inspect.redaction import REMOVED
+from specdec.inspect.credential_forms import REMOVED
 
 Json = dict[str, Any]
 _VARIABLE = re.compile(r"(?i)token|secret|passw|credential|key|auth")

@@ -1,0 +1,182 @@
+"""The forms of credentials in a text, and their removal.
+
+This is best effort: a secret in another form stays. The prefixes were compared with the rules of
+gitleaks in November 2026. Such rules find only complete keys in source files; these here remove
+cut ones too, and a value to its end.
+"""
+
+import re
+from collections.abc import Callable
+
+REMOVED = "[removed]"
+
+# The letter of an escape such as \n may stand before a key in a log of JSON.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+# Keys with a fixed beginning: hubs of models, inference, repositories, clouds, chats, payments.
+_PREFIX = r"""
+    hf_ | api_org_ | nvapi- | ngc_ | r8_ | gsk_ | xai- | pplx- | tgp_v1_ | csk- | ntn_ | figd_
+    | gh[pousr]_ | github_pat_ | gl(?:pat|dt|rt|rtr|ptt|ft|soat|cbt|agent|oas|imt|ffct|sa|c)[-_]
+    | GR1348941 | npm_ | pypi- | rubygems_ | crates_io_ | dckr_(?:pat|oat)_ | xox[a-z][.-] | xapp-
+    | xwfp- | do[opr]_v1_ | hv[sbr][.] | ya29[.] | GOCSPX- | 1//0 | AT[AC]TT3 | dapi[0-9a-f]
+    | NRAK- | pul- | sbp_ | (?:sk|rk|pk)_(?:live|test)_ | whsec_ | shp(?:at|ca|pa|ss)_ | SG[.]
+    | tskey- | lin_api_ | PMAK- | dp[.][a-z]{2}[.] | fo1_ | fm[12][ar]?_ | ops_eyJ | dt0c01[.]
+    | AGE-SECRET-KEY-1 | CFPAT- | A3-[A-Z0-9]{6}- | p8e- | fio-u- | duffel_(?:test|live)_
+"""
+_KNOWN = re.compile(rf"{_START}(?:{_PREFIX})[A-Za-z0-9_.+/=~-]{{8,}}", re.VERBOSE)
+# These could also begin a word.
+_LONG = re.compile(rf"{_START}(?:AIza|LTAI|AKCp|cmVmd)[A-Za-z0-9_-]{{20,}}")
+_SK = re.compile(rf"{_START}sk-[A-Za-z0-9_-]{{8,}}")
+_HUB = re.compile(r"(?:hf_|ghp_|gho_|nvapi-|glpat-|github_pat_)[A-Za-z0-9_-]{8,}")
+_AWS = re.compile(r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}")
+_AZURE = re.compile(r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,}")
+# JSON in base64: a token, or the logins of a registry.
+_JSON = re.compile(r"eyJ[A-Za-z0-9_+/=-]{8,}(?:\.[A-Za-z0-9_=-]*){0,4}")
+_PEM = re.compile(
+    r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(?!\[removed\])"
+    r".*?(?:-----END [A-Z ]*-----|\Z)",
+    re.DOTALL,
+)
+_PEM_BASE64 = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+")
+_HOOK = re.compile(
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+    r"|api\.telegram\.org/bot|\.webhook\.office\.com/)[^\s\"'<>]+"
+)
+_BOT = re.compile(r"(?<![0-9A-Za-z])\d{8,10}:AA[A-Za-z0-9_-]{30,}")
+# A password may contain / and @. A number after the colon and before a path is a port.
+_USER = re.compile(
+    r"(://)[^\s/@:\"'?#]*:(?!\d+(?:[/?#\s\"',;)]|$))"
+    r"(?:[^\s\"'/]{0,512}|[^\s\"'@]{0,512})(?=@)"
+)
+_TOKEN_USER = re.compile(r"(://)(?!git@)[^\s/@:\"'?#]{1,2048}(?=@(?!sha256:))")
+_QUERY = re.compile(
+    r"(?i)([?&;](?:x-amz-[a-z-]*|x-goog-[a-z-]*|sig|key|code|awsaccesskeyid|state|"
+    r"[a-z0-9_.-]{0,40}(?:token|secret|passw(?:or)?d|pwd|signature|credentials?|auth|"
+    r"api_?key|access_?key))=)[^&\s\"'#]+"
+)
+_CURL = re.compile(r"((?:\s|^|\")(?:-u|--user|--proxy-user)[\s=\"',]+[^\s:\"']+:)[^\s\"']+")
+_NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)\S+")
+_SCHEME = re.compile(
+    r"(?i)((?:bearer|(?<![a-z])(?:basic|negotiate))(?:\s+|%20|\+))"
+    r"([A-Za-z0-9+/=_.~-]{8,})"
+)
+_SIGNED = re.compile(r"(?i)\b((?:digest|aws4-hmac-sha256|hmac-sha256|oauth)\s+\w+=).*")
+# An end of a quoted text, as opposed to a quote inside a value.
+_CLOSED = r"[\"'](?=[\s,}\]):;]|$)"
+_HEADER = re.compile(
+    r"(?i)((?:authorization|(?:set-)?cookie2?)\\{0,4}[\"']?\s{0,4}(?:[:=]|,(?=\s*b?[\"']))\s{0,4}"
+    rf"b?\\{{0,4}}[\"']?)((?:(?!\\{{0,4}}{_CLOSED})[^\r\n])+)"
+)
+_ENTRY = re.compile(
+    r"(?i)([\"']name[\"']\s*:\s*[\"'][\w.-]{0,80}?(?:token|secret|passw|credential|key|auth)"
+    r"[\w.-]{0,40}[\"']\s*,\s*[\"']value[\"']\s*:\s*[\"'])(?:\\.|[^\"'\\])*"
+)
+_PATTERNS: tuple[re.Pattern[str], ...] = (
+    *(_PEM, _PEM_BASE64, _HOOK, _SIGNED, _ENTRY, _CURL, _NETRC, _USER, _TOKEN_USER),
+    *(_QUERY, _KNOWN, _LONG, _HUB, _SK, _AWS, _AZURE, _JSON, _BOT),
+)
+
+_STRONG = (
+    r"passw(?:or)?d|passwd|pwd|passphrase|secret|credentials?"
+    r"|(?:api|access|account|private|secret|shared|signing|encryption|master|license)[-_ ]?key"
+    r"|key[-_]data"
+    r"|(?:auth|access|refresh|bearer|session|id|identity|registry|security|api|personal|private|bot"
+    r"|hub|hf|hugging[-_]?face|gitlab|github|service|deploy|job)[-_]?token"
+)
+_WEAK = r"token|jwt|session_?id|(?<=[\"'_])auth(?=[\"'\\=])"
+# Each name in the patterns of headers, options and assignments has one of these parts.
+_NAMES = (
+    *("pass", "pwd", "secret", "credential", "key", "token", "jwt", "session", "auth", "cookie"),
+    *("bearer", "basic", "negotiate"),
+)
+_VALUE = (
+    # A quoted value, with escaped quotes; the quotes may be escaped themselves.
+    r"b?(?P<quote>\\{0,4}[\"'`])(?P<inner>(?:(?!(?P=quote))(?:\\.|[^\\\n]))*)"
+    # Any other value, to a blank or the end of a quoted text around it.
+    rf"|(?P<plain>(?:(?!\\{{0,4}}{_CLOSED})\S)+)"
+)
+_ASSIGNED = re.compile(
+    rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK})\d{{0,3}}"
+    r"(?P<between>\\{0,4}[\"'\]]{0,2}\s{0,4}(?::=|=>|==?|:)\s{0,4}"
+    r"|\\{0,4}[\"']\s{0,4},\s{0,4}(?=b?\\{0,4}[\"']))"
+    rf"(?:{_VALUE})"
+)
+_OPTION = re.compile(
+    rf"(?i)(?P<name>(?<![\w-])--?[a-z0-9-]{{0,40}}?(?P<strong>{_STRONG}|token|auth)\d{{0,3}})"
+    rf"(?P<between>[ \t]+)(?!-)(?:{_VALUE})"
+)
+# Tokens of a vocabulary, and other names that end like one of a credential.
+_ORDINARY = re.compile(
+    r"(?i)(?:bos|eos|pad|unk|cls|sep|mask|eot|eom|stop|start|end|image|audio|first|last|next|new"
+    r"|draft|per|prompt|special|added|tool|think|max|min|num|input|output|decoder_start)[-_ ]?$"
+)
+_NO_VALUE = frozenset({"none", "null", "true", "false", "nil", "[removed]", "...", "***"})
+_TRAILING = re.compile(r"[,;)}\]]+$")
+
+
+def without_credentials(text: str) -> str:
+    """The text without everything that has the form of a credential."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(_kept_group, text)
+    return "".join(_named_removed(line) for line in text.splitlines(keepends=True))
+
+
+def _named_removed(line: str) -> str:
+    """A line without the values that follow the name of a credential."""
+    lowered = line.lower()
+    if not any(name in lowered for name in _NAMES):
+        return line
+    line = _HEADER.sub(_header, line)
+    line = _SCHEME.sub(_scheme, line)
+    line = _OPTION.sub(_option, line)
+    return _ASSIGNED.sub(_assignment, line)
+
+
+def _kept_group(match: re.Match[str]) -> str:
+    """The first group names what was removed."""
+    return f"{match.group(1) if match.re.groups else ''}{REMOVED}"
+
+
+def _header(match: re.Match[str]) -> str:
+    return match.group(0) if match.group(2).startswith(REMOVED) else _kept_group(match)
+
+
+def _scheme(match: re.Match[str]) -> str:
+    """Remove what follows the name of a scheme, unless it is a word, as in `basic settings`."""
+    value = match.group(2)
+    odd = any(c.isdecimal() or c in "+/=" for c in value) or not value[1:].islower()
+    return _kept_group(match) if odd or len(value) >= 16 else match.group(0)
+
+
+def _option(match: re.Match[str]) -> str:
+    return _replaced(match, lambda _: True)
+
+
+def _assignment(match: re.Match[str]) -> str:
+    if match.group("strong"):
+        return _replaced(match, lambda _: True)
+    if _ORDINARY.search(match.string, max(0, match.start() - 16), match.start()):
+        return match.group(0)
+    quoted = match.group("quote") is not None
+    prose = ":" in match.group("between") and not quoted
+    return _replaced(match, lambda value: _is_token(value, prose=prose))
+
+
+def _is_token(value: str, *, prose: bool) -> bool:
+    """Whether the value of a plain `token` may be a credential, and not a word or a number."""
+    if value.isdecimal() or value.startswith("<"):
+        return False
+    if prose:
+        return len(value) >= 8 or (len(value) >= 4 and any(c.isdecimal() for c in value))
+    return len(value) >= 4
+
+
+def _replaced(match: re.Match[str], is_secret: Callable[[str], bool]) -> str:
+    """The match without its value, if this is a secret; structure after the value is kept."""
+    value = match.group("inner") if match.group("quote") else match.group("plain") or ""
+    if value.startswith(REMOVED) or _TRAILING.sub("", value).lower() in _NO_VALUE | {""}:
+        return match.group(0)
+    if not is_secret(value):
+        return match.group(0)
+    start = match.start("inner") if match.group("quote") else match.start("plain")
+    tail = "" if match.group("quote") else "".join(_TRAILING.findall(value))
+    return f"{match.group(0)[: start - match.start()]}{REMOVED}{tail}"

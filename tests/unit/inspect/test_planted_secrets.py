@@ -1,0 +1,126 @@
+"""Forms in which logs quote credentials; none of them may stay in what a command writes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from specdec.inspect.redaction import Redactor
+
+# The secret is the part between the bars, which no text keeps.
+PLANTED = {
+    "signs": "connect failed: password=|p@ss!w0rd#1$%|",
+    "short": "password=|ab1|",
+    "comma-and-semicolon": "PGPASSWORD=|a,b;c&d| psql",
+    "quoted-with-blanks": 'password="|correct horse battery|" user=x',
+    "quoted-with-a-quote": r'{"password": "|a\"b-c|", "user": "x"}',
+    "single-quotes": "{'api_key': '|k-1 2|', 'user': 'x'}",
+    "json-in-json": r'"{\"client_secret\": \"|s3cr3t.value|\", \"a\": 1}"',
+    "camel-case": '{"accessToken":"|ya1-x|","expires":3}',
+    "yaml": "db_password: |hunter2|",
+    "ini-with-blanks": "secret_key = |wJalr/XUtn+FEMI=|",
+    "arrow": "'private_key' => '|abc|',",
+    "numbered": "TOKEN2=|a1b2c3|",
+    "option": "serve --token |abc123| --port 8000",
+    "option-of-a-password": "serve --password=|X|",
+    "option-with-quotes": "run --api-key '|a b c|' --verbose",
+    "option-in-a-list": '["serve", "--hf-token", "|short|", "--port"]',
+    "option-of-curl": "curl -u user:|pa55!| https://example.com",
+    "cookie": "Cookie: |session=abc; csrf=def|",
+    "set-cookie": "< Set-Cookie: |sid=s%3Aabc.def; Path=/; HttpOnly|",
+    "cookie-in-json": '{"cookie": "|a=b; c=d|", "host": "x"}',
+    "header-in-python": "[('authorization', '|Basic dXNlcjpw|'), ('host', 'x')]",
+    "header-in-bytes": "(b'x-api-key', b'|abc|')",
+    "header-of-a-key": "X-Api-Key: |7d|",
+    "digest": 'Authorization: Digest |username="u", realm="r", response="0123abcd"|',
+    "aws-signature": "Authorization: |AWS4-HMAC-SHA256 Credential=AKIAX/2/s3, Signature=0f|",
+    "basic": "sent Basic |dXNlcjpwYXNz| to the registry",
+    "docker-auth": '{"auths": {"nvcr.io": {"auth": "|JG9hdXRo|"}}}',
+    "docker-config": ".dockerconfigjson: |eyJhdXRocyI6eyJudmNyLmlvIjp7fX19|",
+    "npmrc": "//registry.npmjs.org/:_authToken=|00000000-1111|",
+    "netrc": "machine example.com login me password |pw|",
+    "environment-in-json": '{"name":"NGC_API_KEY","value":"|abc def|"}',
+    "url-with-a-token": "https://|0123abcd|@github.com/x/y",
+    "url-with-a-slash": "redis://:|pa/ss|@cache:6379/0",
+    "url-with-an-at": "postgres://me:|p@ss|@db:5432/x",
+    "url-with-digits": "http://me:|12345|@proxy:3128",
+    "url-query": "GET /v1?access_token=|a.b|&n=1",
+    "url-of-a-signature": "https://a.blob.core.windows.net/x?sv=1&sig=|a%2Fb|&se=2",
+    "slack-hook": "https://hooks.slack.com/services/|T0/B0/abc|",
+    "telegram": "https://api.telegram.org/bot|123456789:AAabc|/getMe",
+    "kubeconfig": "client-key-data: |LS0tLS1CRUdJTiBSU0E=|",
+    "pgp": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n|lQOY|\n-----END PGP PRIVATE KEY BLOCK-----",
+    "anthropic": "sk-ant-|api03-abcdefgh|",
+    "openai-project": "sk-proj-|abcdefgh_1-2|",
+    "google": "AIza|SyA1234567890abcdefghijklmnopqrstuv|",
+    "google-oauth": "ya29.|a0AfH6SMBabcdef|",
+    "gitlab": "glrt-|abcdefghijklmnopqrst|",
+    "github-server": "ghs_|16C7e42F292c6912E7710c838347Ae178B4a|",
+    "slack-app": "xapp-|1-A0123-4567-abcdef|",
+    "docker-hub": "dckr_pat_|abcdefghijklmnop|",
+    "npm": "npm_|abcdefghijklmnopqrstuvwxyz0123456789|",
+    "pypi": "pypi-|AgEIcHlwaS5vcmcabcdef|",
+    "vault": "hvs.|CAESIabcdefghijklmnop|",
+    "groq": "gsk_|abcdefghijklmnop|",
+    "replicate": "r8_|abcdefghijklmnop|",
+    "stripe": "sk_live_|4eC39HqLyjWDarjtT1zdp7dc|",
+    "aws-temporary": "ASIA|IOSFODNN7EXAMPLE|",
+}
+ORDINARY = [
+    "max_tokens=64 output_tokens: 12345678 tokens=[1, 2, 3]",
+    "next token: the, eos_token=</s>, pad_token: <pad>, stop_token=stop",
+    "token: 151645",
+    '{"bos_token": "<s>", "unk_token": "unknown", "add_bos_token": true}',
+    "Secret hugging-face with the key token is missing: create it",
+    "ssh://git@github.com/x/y and docker://image@sha256:0123",
+    "GET http://server:8000/v2/models?max_tokens=5&key_count=2",
+    "http://host:8080/a@b and https://example.com/@scope/package",
+    "authors: basic understanding; bearer of news",
+    "cache_key=abc primary_key=id keyboard=us",
+    "password: null, secret=None",
+    "the basic authentication failed",
+    'specdec_generated_tokens{model="x"} 12',
+    "progress phase=build percent=40 engine-0123456789abcdef-012345",
+    "--max-tokens 8 --tokenizer /models/x --verbose",
+    "TRITON_AUTHOR=x task-runner risk-free disk-pressure-eviction",
+]
+
+
+@pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED)
+def test_planted_secret_is_removed(text: str) -> None:
+    before, secret, after = text.split("|")
+    cleaned = Redactor().text(f"a line\n{before}{secret}{after}\nanother line")
+    assert secret not in cleaned
+    assert not [part for part in secret.split() if len(part) > 3 and part in cleaned]
+    assert "[removed]" in cleaned
+    assert cleaned.startswith("a line\n")
+    assert cleaned.endswith("\nanother line")
+    assert Redactor().text(cleaned) == cleaned
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_is_kept(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_a_known_secret_is_removed_in_other_encodings() -> None:
+    redactor = Redactor(['pa ss/w"ord'])
+    for form in ('pa ss/w\\"ord', "pa%20ss%2Fw%22ord", "cGEgc3MvdyJvcmQ="):
+        assert form not in redactor.text(f"x {form} y")
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "token", "\\", "--token", "password=", "://a:", "'\"", "eyJ"]
+)
+def test_time_is_linear_in_the_length(unit: str) -> None:
+    """A log may hold anything; ten times the text takes less than forty times as long."""
+    redactor = Redactor()
+
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        redactor.text(unit * count)
+        return time.process_time() - started
+
+    short = min(seconds(4_000) for _ in range(3))
+    assert seconds(40_000) < 40 * max(short, 0.005)
