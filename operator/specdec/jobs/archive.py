@@ -8,7 +8,6 @@ import gzip
 import io
 import shutil
 import tarfile
-import zlib
 from pathlib import Path
 from typing import IO
 
@@ -103,30 +102,40 @@ def unpack(path: Path, folder: Path, kind: ArtifactKind, where: str) -> None:
     """
     try:
         with path.open("rb") as file, _opened(file) as packed:
-            while (member := packed.next()) is not None:
-                name = member.name.removeprefix("./").removeprefix("/").removeprefix(_FOLDER)
-                if not kind.includes(name) or name.startswith(_WHITEOUT):
-                    continue
-                if not member.isreg() or member.issparse():
-                    raise JobError(
-                        FetchReason.SOURCE_NOT_FOUND,
-                        f"{name} in {where} is a link or device, not a file: put the file itself "
-                        "into the layer",
-                    )
-                volume.require_space(folder, member.size)
-                _write(packed, member, folder / name)
+            _write_members(packed, folder, kind, where)
     except _BombError as error:
         raise JobError(
             FetchReason.CHECKPOINT_CORRUPT,
             f"a layer of {where} unpacks to more than {_RATIO} times its size, or has headers of "
             "more than 1 MiB: pack only the model's files",
         ) from error
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+    except JobError:
+        raise
+    except Exception as error:
+        # `tarfile` and `gzip` raise errors of many types on damaged archives. Errors of the system
+        # are not the archive's fault.
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise
         raise JobError(
             FetchReason.CHECKPOINT_CORRUPT,
             f"a layer of {where} cannot be unpacked: it is truncated, damaged or no archive; pack "
             "it as tar or tar+gzip",
         ) from error
+
+
+def _write_members(packed: tarfile.TarFile, folder: Path, kind: ArtifactKind, where: str) -> None:
+    while (member := packed.next()) is not None:
+        name = member.name.removeprefix("./").removeprefix("/").removeprefix(_FOLDER)
+        if not kind.includes(name) or name.startswith(_WHITEOUT):
+            continue
+        if not member.isreg() or member.issparse():
+            raise JobError(
+                FetchReason.SOURCE_NOT_FOUND,
+                f"{name} in {where} is a link or device, not a file: put the file itself into the "
+                "layer",
+            )
+        volume.require_space(folder, member.size)
+        _write(packed, member, folder / name)
 
 
 def _opened(file: IO[bytes]) -> tarfile.TarFile:

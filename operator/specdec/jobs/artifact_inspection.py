@@ -14,7 +14,7 @@ from specdec.jobs.weights import Shapes, corrupt
 
 # `<head>.<layer>.linear.weight` is a residual block of a Medusa head, `<head>.<layer>.weight`
 # the projection at its end.
-_BLOCK = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.linear\.weight")
+_BLOCK = re.compile(r"(?:medusa_head\.)?(\d{1,4})\.(\d{1,4})\.linear\.weight", re.ASCII)
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
 
 
@@ -95,9 +95,9 @@ def engine(folder: Path) -> dict[str, Any]:
         )
     mapping, quantization = section(model, "mapping"), section(model, "quantization")
     ranks = number(mapping, "world_size", 1)
-    missing = [r for r in range(ranks) if not (folder / f"rank{r}.engine").is_file()]
     files = len(list(folder.glob("rank*.engine")))
-    if missing or files != ranks:
+    # The number is compared first: config.json may state any.
+    if files != ranks or not all((folder / f"rank{r}.engine").is_file() for r in range(ranks)):
         raise corrupt(
             f"its config.json states {ranks} ranks and it has {files} files rankN.engine: "
             "copy the whole engine directory"

@@ -17,7 +17,7 @@ Config = Mapping[str, Any]
 # objects take a few times that, which the Job's memory limit allows for.
 _LIMIT_BYTES = 64 << 20
 # Integers in a Kubernetes object have 64 bits.
-_INTEGER_LIMIT = 2**63
+INTEGER_LIMIT = 2**63
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def number(config: Config, key: str, default: int | None = None) -> int:
     value = config.get(key, default)
     if value is None:
         value = default
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < _INTEGER_LIMIT:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < INTEGER_LIMIT:
         raise corrupt(f"{key} in config.json is {str(value)[:40]!r}, not a positive number")
     return value
 
@@ -70,7 +70,7 @@ def optional_number(config: Config, key: str) -> int | None:
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if 0 <= value < _INTEGER_LIMIT else None
+    return value if 0 <= value < INTEGER_LIMIT else None
 
 
 def short_text(value: object) -> str | None:

@@ -7,7 +7,13 @@ so that a plan on a workstation knows what the operator will know.
 from collections.abc import Mapping
 from typing import Any
 
-from specdec.jobs.checkpoint_config import Config, optional_number, section, short_text
+from specdec.jobs.checkpoint_config import (
+    INTEGER_LIMIT,
+    Config,
+    optional_number,
+    section,
+    short_text,
+)
 
 # Names of one number in the configurations of different model families, the usual name first.
 _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token")
@@ -113,7 +119,8 @@ def _sum(config: Config, *keys: str) -> int | None:
     """The sum of several numbers; None unless all are stated."""
     values = [optional_number(config, key) for key in keys]
     known = [value for value in values if value]
-    return sum(known) if len(known) == len(values) else None
+    total = sum(known)
+    return total if len(known) == len(values) and total < INTEGER_LIMIT else None
 
 
 def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:

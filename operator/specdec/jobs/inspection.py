@@ -4,7 +4,9 @@
 and the operator judges compatibility and memory by them.
 """
 
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ from specdec.jobs import (
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.checkpoint_config import number, optional_number, section
 from specdec.jobs.result import JobError
+from specdec.jobs.weights import corrupt
 
+# A larger number of positions is no length of a context; scaled, it would exceed 64 bits.
+_POSITIONS_LIMIT = 2**48
 _INDEX = "model.safetensors.index.json"
 
 
@@ -43,7 +48,9 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[
         ArtifactKind.HEADS: artifact_inspection.heads,
         ArtifactKind.ENGINE: artifact_inspection.engine,
     }
-    return {key: value for key, value in inspectors[kind](folder).items() if value is not None}
+    with _refused():
+        facts = inspectors[kind](folder)
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def configuration(folder: Path, kind: ArtifactKind) -> dict[str, Any]:
@@ -58,8 +65,21 @@ def configuration(folder: Path, kind: ArtifactKind) -> dict[str, Any]:
     if kind is ArtifactKind.ENGINE:
         return {}
     if kind is ArtifactKind.HEADS:
-        return artifact_inspection.heads_configuration(folder)
+        with _refused():
+            return artifact_inspection.heads_configuration(folder)
     return inspect(folder, ArtifactKind.WITHOUT_WEIGHTS)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Turn what files of strangers cause into CheckpointCorrupt: the same files fail again."""
+    try:
+        yield
+    except (JobError, OSError):
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        raise corrupt(f"its files cannot be inspected ({type(error).__name__})") from error
 
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
@@ -104,6 +124,8 @@ def _positions(config: Mapping[str, Any]) -> int:
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
         return positions
     original = optional_number(scaling, "original_max_position_embeddings")
+    if max(positions, original or 0) >= _POSITIONS_LIMIT:
+        return positions
     if original is not None:
         return max(positions, int(original * factor))
     # With these two types, max_position_embeddings states the length before scaling.

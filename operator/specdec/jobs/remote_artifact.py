@@ -5,6 +5,7 @@ Files are collected in a hidden directory, which the next Job resumes after a fa
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from specdec.jobs.result import JobError, progress
 
 # Larger configuration files are refused, and larger archives are left for later.
 _SMALL_BYTES = 64 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,9 @@ class RemoteArtifact:
         """The checkpoint that an earlier Job stored for the same listing, if still intact."""
         if not self._index.is_file():
             return None
-        digest = json.loads(self._index.read_text(encoding="utf-8"))["digest"]
-        folder = self.checkpoints / str(digest)
-        if keep_if_intact(folder, self.kind):
-            return folder
+        digest = indexed_digest(self._index)
+        if digest is not None and keep_if_intact(self.checkpoints / digest, self.kind):
+            return self.checkpoints / digest
         self._index.unlink()
         return None
 
@@ -151,6 +152,15 @@ def opened(
         yield RemoteArtifact(role, kind, proxy, remote, listing, checkpoints)
 
 
+def indexed_digest(index: Path) -> str | None:
+    """The digest that an earlier Job wrote for a listing; None if the file is damaged."""
+    try:
+        digest = json.loads(index.read_bytes())["digest"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+    return digest if isinstance(digest, str) and _DIGEST.fullmatch(digest) else None
+
+
 def _is_archive(file: RemoteFile) -> bool:
     """Whether a file is a layer that is unpacked: names of other files have no directory."""
     return "/" in file.name
@@ -166,7 +176,9 @@ def _listing(remote: Remote, role: str) -> Listing:
     """The listing of a source; the server is untrusted, so its response may have any type."""
     try:
         return remote.resolve()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
+    ) as error:
         cause = "its response does not follow the protocol"
         raise unreachable(f"the source of the {role}", cause) from error
 

@@ -94,8 +94,12 @@ def _template(folder: Path) -> str | None:
         )
     if isinstance(text, list):
         # A list of named templates: servers apply the one named `default`.
-        text = next((t.get("template") for t in text if t.get("name") == "default"), None)
-    return _hash(" ".join(text.split()).encode()) if isinstance(text, str) and text else None
+        named = (t for t in text if isinstance(t, dict))
+        text = next((t.get("template") for t in named if t.get("name") == "default"), None)
+    if not isinstance(text, str) or not text:
+        return None
+    # JSON may hold halves of surrogate pairs.
+    return _hash(" ".join(text.split()).encode("utf-8", "surrogatepass"))
 
 
 def _hash(data: bytes) -> str:

@@ -3,6 +3,7 @@
 `inspection` and `artifact_inspection` call it. Pickled files are parsed and never executed.
 """
 
+import errno
 import json
 import math
 import pickletools
@@ -18,6 +19,8 @@ from specdec.jobs.result import JobError
 # A safetensors file starts with the length of its header. No valid header is longer than this.
 _HEADER_LIMIT = 100 << 20
 _PICKLE_LIMIT = 16 << 20
+# Integers in a Kubernetes object have 64 bits.
+_INTEGER_LIMIT = 2**63
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -56,8 +59,15 @@ def _shards(index: Mapping[str, Any]) -> set[str]:
 
 
 def parameters(tensors: Shapes) -> int:
-    """The number of parameters in the tensors."""
-    return sum(math.prod(shape) for shape in tensors.values())
+    """The number of parameters in the tensors.
+
+    Raises:
+        JobError: CheckpointCorrupt if the number has more than 64 bits.
+    """
+    total = sum(math.prod(shape) for shape in tensors.values())
+    if total >= _INTEGER_LIMIT:
+        raise corrupt("the shapes in its safetensors headers are larger than any model")
+    return total
 
 
 def pickled_names(path: Path) -> frozenset[str]:
@@ -67,17 +77,28 @@ def pickled_names(path: Path) -> frozenset[str]:
         JobError: CheckpointCorrupt if it is no such file.
     """
     try:
-        with zipfile.ZipFile(path) as packed:
-            name = next(n for n in packed.namelist() if n.endswith("data.pkl"))
-            if packed.getinfo(name).file_size > _PICKLE_LIMIT:
-                raise corrupt(f"data.pkl in {path.name} exceeds {_PICKLE_LIMIT >> 20} MiB")
-            text = packed.read(name)
-        strings = [value for _, value, _ in pickletools.genops(text) if isinstance(value, str)]
-    except (zipfile.BadZipFile, StopIteration, ValueError, KeyError, EOFError) as error:
+        return _pickled_strings(path)
+    except JobError:
+        raise
+    except Exception as error:
+        # `zipfile` and `pickletools` raise errors of many types on damaged, encrypted or unusual
+        # files. An invalid position in the file is EINVAL; other errors of the system are not the
+        # file's fault.
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
         raise corrupt(
-            f"{path.name} is no weight file ({type(error).__name__}); save it as .safetensors"
+            f"{path.name} is no weight file that can be read ({type(error).__name__}); save it as "
+            ".safetensors"
         ) from error
-    return frozenset(strings)
+
+
+def _pickled_strings(path: Path) -> frozenset[str]:
+    with zipfile.ZipFile(path) as packed:
+        name = next(n for n in packed.namelist() if n.endswith("data.pkl"))
+        if packed.getinfo(name).file_size > _PICKLE_LIMIT:
+            raise corrupt(f"data.pkl in {path.name} exceeds {_PICKLE_LIMIT >> 20} MiB")
+        text = packed.read(name)
+    return frozenset(v for _, v, _ in pickletools.genops(text) if isinstance(v, str))
 
 
 def corrupt(problem: str) -> JobError:
@@ -98,8 +119,8 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         header = json.loads(text)
         tensors = {name: t for name, t in header.items() if name != "__metadata__"}
-        ends = [int(t["data_offsets"][1]) for t in tensors.values()]
-        header_shapes = {name: tuple(int(n) for n in t["shape"]) for name, t in tensors.items()}
+        ends = [_sizes(t["data_offsets"])[1] for t in tensors.values()]
+        header_shapes = {name: _sizes(t["shape"]) for name, t in tensors.items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         cause = type(error).__name__
         raise corrupt(f"the header of {path.name} cannot be read ({cause})") from error
@@ -107,3 +128,12 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
     if length != expected:
         raise corrupt(f"{path.name} has {length} bytes, and its header states {expected}")
     return header_shapes
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    """A list of sizes or offsets; raises TypeError or ValueError for anything else."""
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        raise TypeError
+    if not all(0 <= item < _INTEGER_LIMIT for item in value):
+        raise ValueError
+    return tuple(value)
