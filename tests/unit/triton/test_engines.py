@@ -17,8 +17,11 @@ import pytest
 
 from cluster.processes import until
 from specdec.payload.serving import alive, engines
-from specdec.payload.serving.engines import Record
+from specdec.payload.serving.engines import Plan, Record
 from unit.triton.fake_engines import DRAFT, PATIENCE, TARGET, Server
+
+# Timeouts in seconds of a request that the fake server answers, and of one that it does not.
+_PATIENT, _UNANSWERED = 600.0, 0.1
 
 
 @pytest.fixture
@@ -32,12 +35,45 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
+class Clock:
+    """The clock of the probes: only their sleeps and their unanswered requests take time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(engines, "time", made)
+    return made
+
+
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the probes use files of the test, and readiness wait at most 1.2 seconds for a token."""
+def files(server: Server, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the probes use files of the test.
+
+    A request that is answered may take as long as the machine needs. One that is not answered ends
+    soon, and takes its whole time on the probe's clock.
+    """
+    ask = engines.token
+
+    def token(plan: Plan, engine: str, seconds: float) -> tuple[str, bool]:
+        if server.answers[engine] is not None:
+            return ask(plan, engine, _PATIENT)
+        clock.sleep(seconds)
+        return ask(plan, engine, _UNANSWERED)
+
     monkeypatch.setattr(engines, "STATE", tmp_path / "engines")
     monkeypatch.setattr(engines, "KEY", tmp_path / "key")
-    monkeypatch.setattr(engines, "_ANSWER", 1.2)
+    monkeypatch.setattr(engines, "_REPLY", _PATIENT)
+    monkeypatch.setattr(engines, "token", token)
     return tmp_path
 
 
@@ -70,7 +106,6 @@ def test_startup_fails_while_the_server_is_not_ready(server: Server) -> None:
     assert server.requested_engines() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("silent", [TARGET, DRAFT])
 def test_startup_names_the_engine_that_gives_no_token(server: Server, silent: str) -> None:
     server.answers[silent] = None
@@ -84,7 +119,6 @@ def test_startup_reports_the_error_of_an_engine(server: Server) -> None:
     assert problem == f"{DRAFT} gave no token: the worker has ended"
 
 
-@pytest.mark.slow
 def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
     """A load lasts for hundreds of attempts, and then the engine gets all of their requests."""
     server.answers[TARGET] = None
@@ -92,7 +126,6 @@ def test_startup_leaves_one_request_in_an_attempt(server: Server) -> None:
     assert server.requested_engines() == [TARGET]
 
 
-@pytest.mark.slow
 def test_a_step_proves_an_engine_that_is_slower_than_an_attempt(server: Server) -> None:
     server.answers[TARGET] = None
     server.page = [steps(TARGET, 0)]
@@ -131,9 +164,9 @@ def test_readiness_asks_only_idle_engines_and_seldom(server: Server) -> None:
         'nv_inference_request_success{model="%s"} 9',
     ],
 )
-def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str) -> None:
+def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str, clock: Clock) -> None:
     server.answers |= {TARGET: None, DRAFT: None}
-    engines.save({TARGET: Record(time.monotonic() - 20), DRAFT: Record(time.monotonic())})
+    engines.save({TARGET: Record(clock.now - 20), DRAFT: Record(clock.now)})
     server.page = [line % TARGET, 'nv_trt_llm_general_metrics{general_type="timestamp"} 5']
     assert engines.readiness(server.plan()) == ""
     assert server.requested_engines() == []
@@ -145,7 +178,6 @@ def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> No
     assert engines.progress(page, TARGET, "tokens") == {"specdec_engine_steps_total": 3}
 
 
-@pytest.mark.slow
 def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Server) -> None:
     server.page = [steps(TARGET, 1), gauge(TARGET, 0), steps(DRAFT, 1), gauge(DRAFT, 0)]
     engines.startup(server.plan())
@@ -160,10 +192,10 @@ def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Serve
     assert not engines.load()[DRAFT].failed
 
 
-def test_request_of_the_probe_itself_is_not_work(server: Server) -> None:
+def test_request_of_the_probe_itself_is_not_work(server: Server, clock: Clock) -> None:
     """The probe's own unanswered request does not make an engine busy."""
     server.page = [gauge(TARGET, 1), gauge(DRAFT, 0)]
-    engines.save({TARGET: Record(time.monotonic() - 20, unanswered=1)})
+    engines.save({TARGET: Record(clock.now - 20, unanswered=1)})
     server.answers[TARGET] = None
     assert engines.readiness(server.plan()).startswith(f"{TARGET} gave no token")
 
@@ -181,9 +213,11 @@ def test_full_queue_does_not_take_a_pod_out(server: Server) -> None:
     assert server.requested_engines().count(TARGET) == 1
 
 
-def test_engine_with_work_fails_after_the_time_of_a_long_request(server: Server) -> None:
+def test_engine_with_work_fails_after_the_time_of_a_long_request(
+    server: Server, clock: Clock
+) -> None:
     server.page = [gauge(TARGET, 5), gauge(DRAFT, 0)]
-    engines.save({name: Record(time.monotonic()) for name in (TARGET, DRAFT)})
+    engines.save({name: Record(clock.now) for name in (TARGET, DRAFT)})
     server.answers[TARGET] = None
     age(PATIENCE - 100)
     assert engines.readiness(server.plan()) == ""
@@ -191,9 +225,11 @@ def test_engine_with_work_fails_after_the_time_of_a_long_request(server: Server)
     assert engines.readiness(server.plan()) == f"{TARGET} makes no progress"
 
 
-def test_engine_without_metrics_fails_after_the_time_of_a_long_request(server: Server) -> None:
+def test_engine_without_metrics_fails_after_the_time_of_a_long_request(
+    server: Server, clock: Clock
+) -> None:
     """Without metrics, the probe cannot see whether the engine has work."""
-    engines.save({name: Record(time.monotonic() - 20) for name in (TARGET, DRAFT)})
+    engines.save({name: Record(clock.now - 20) for name in (TARGET, DRAFT)})
     server.answers[TARGET] = None
     assert engines.readiness(server.plan()) == ""
     age(PATIENCE)
