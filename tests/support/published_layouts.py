@@ -41,7 +41,7 @@ OURS = {
 }
 # Inputs and outputs that our own models have beside those of the layout.
 OUR_TENSORS = {
-    "in": {"tensorrt_llm_bls": {"lookup_scope STRING [1] o"}},
+    "in": {"tensorrt_llm_bls": {"lookup_scope STRING [1] o", "stop BOOL [1] o"}},
     "out": {"tensorrt_llm_bls": {"acceptance_histogram INT32 [-1] -"}},
 }
 # Models that the layout runs in Python, and that the operator runs in its own backend.

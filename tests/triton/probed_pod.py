@@ -111,6 +111,7 @@ def is_rank(cmdline: bytes, engine: str) -> bool:
 def pod(server: Server, folder: Path, **changes: Any) -> Pod:
     fields: dict[str, Any] = {"attempt_seconds": 3.0, "patience_seconds": PATIENCE} | changes
     fields |= {"http_port": server.http_port, "metrics_port": server.metrics_port}
+    fields |= {"grpc_port": server.grpc_port}
     return Pod(server, programs(PLAIN, ENGINES, **fields), folder)
 
 

@@ -20,7 +20,7 @@ from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
 
 Tensors = Mapping[str, NDArray[Any]]
-_UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 # An engine returns the logits of a whole prompt, which exceed gRPC's default limit of 4 MiB.
 _CHANNEL = (
     ("grpc.max_send_message_length", -1),
@@ -43,7 +43,7 @@ class Server:
         self._configs: dict[str, Any] = {}
 
     async def __aenter__(self) -> Self:
-        self._channel = _channel(self._connection)
+        self._channel = channel(self._connection, grpc.aio)
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         return self
 
@@ -74,7 +74,7 @@ class Server:
 
     def error(self, code: grpc.StatusCode, details: str | None) -> RefusedError | UnreachableError:
         """The client error for a failed call."""
-        if code in _UNREACHABLE:
+        if code in UNREACHABLE:
             return UnreachableError(self._connection.unreachable_message(details or ""))
         return RefusedError(f"the server at {self.url} refused: {details or code.name}")
 
@@ -191,7 +191,7 @@ class Calls:
             while not ended:
                 response = self._response(await self._stream.read())
                 yield response
-                ended = response.parameters["triton_final_response"].bool_param
+                ended = is_last(response)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise await self._failure() from error
         self._pending = False
@@ -233,6 +233,11 @@ def decoded(response: Any) -> Tensors:
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 
 
+def is_last(response: Any) -> bool:
+    """Whether a response is the last one of its request."""
+    return bool(response.parameters["triton_final_response"].bool_param)
+
+
 def _bytes(array: NDArray[Any]) -> bytes:
     if array.dtype != np.object_:
         return array.tobytes()
@@ -240,13 +245,14 @@ def _bytes(array: NDArray[Any]) -> bytes:
     return bytes(packed.item()) if packed.size else b""
 
 
-def _channel(connection: Connection) -> Any:
+def channel(connection: Connection, library: Any) -> Any:
+    """A gRPC channel of `library`: `grpc` or `grpc.aio`."""
     if not connection.tls:
-        return grpc.aio.insecure_channel(connection.url, options=_CHANNEL)
+        return library.insecure_channel(connection.url, options=_CHANNEL)
     read = connection.certificate
     credentials = grpc.ssl_channel_credentials(
         read(connection.root_certificates),
         read(connection.private_key),
         read(connection.certificate_chain),
     )
-    return grpc.aio.secure_channel(connection.url, credentials, options=_CHANNEL)
+    return library.secure_channel(connection.url, credentials, options=_CHANNEL)

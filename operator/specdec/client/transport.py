@@ -4,21 +4,20 @@
 returns flat lists, and gRPC tensors with their shapes.
 """
 
-import queue
-import time
+import threading
 from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import tritonclient.grpc as triton
+import grpc
 from numpy.typing import NDArray
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
+from specdec.client.grpc_calls import UNREACHABLE, channel, decoded, infer_request, is_last
 
 Outputs = Mapping[str, NDArray[Any]]
-_UNREACHABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED")
 
 
 @dataclass(frozen=True)
@@ -63,33 +62,33 @@ def timed_out(connection: Connection) -> UnreachableError:
 
 
 class Grpc:
-    """Triton's gRPC endpoint; see `Transport`. One request at a time."""
+    """Triton's gRPC endpoint; see `Transport`. One request at a time.
+
+    The stubs of tritonclient are used directly: its own client of streams leaves a blocked thread
+    behind for each stream that is cancelled.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._headers = dict(connection.headers)
-        self._triton = triton.InferenceServerClient(
-            connection.url,
-            ssl=connection.tls,
-            root_certificates=connection.root_certificates,
-            private_key=connection.private_key,
-            certificate_chain=connection.certificate_chain,
-        )
+        self._headers = tuple(connection.headers.items())
+        self._channel = channel(connection, grpc)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def close(self) -> None:
         """End the connection."""
-        self._triton.close()
+        self._channel.close()
 
     def model(self, name: str) -> Model:
         """Request the declaration of a model."""
-        options = {"headers": self._headers, "client_timeout": CONNECT_SECONDS}
+        options = {"metadata": self._headers, "timeout": CONNECT_SECONDS}
         try:
-            if not self._triton.is_server_live(**options):
+            if not self._stub.ServerLive(service_pb2.ServerLiveRequest(), **options).live:
                 raise UnreachableError(
                     f"the server at {self._connection.url} is not live; try again later"
                 )
-            config = self._triton.get_model_config(name, **options).config
-        except InferenceServerException as error:
+            request = service_pb2.ModelConfigRequest(name=name)
+            config = self._stub.ModelConfig(request, **options).config
+        except grpc.RpcError as error:
             raise self._client_error(error) from error
         return Model(
             frozenset(tensor.name for tensor in config.input),
@@ -102,55 +101,50 @@ class Grpc:
         self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
     ) -> Generator[Outputs, None, None]:
         """Send one request and yield its responses; closing the iterator cancels the request."""
-        inputs = [_input(name, array) for name, array in tensors.items()]
-        requested = [triton.InferRequestedOutput(name) for name in outputs]
-        replies: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
-        self._triton.start_stream(
-            lambda result, error: replies.put((result, error)), headers=self._headers
+        request = infer_request(model, tensors, outputs)
+        request.parameters["triton_enable_empty_final_response"].bool_param = True
+        over = threading.Event()
+        timeout = self._connection.timeout
+        call = self._stub.ModelStreamInfer(
+            _requests(request, over), metadata=self._headers, timeout=timeout
         )
         # Cancel only an active request. After a late cancellation, Triton 2.51 sometimes keeps the
         # request and its model, so that the server's shutdown takes until its exit timeout.
         ended = False
         try:
-            self._triton.async_stream_infer(
-                model, inputs, outputs=requested, enable_empty_final_response=True
-            )
-            yield from self._replies(replies)
+            for reply in call:
+                ended = bool(reply.error_message) or is_last(reply.infer_response)
+                if reply.error_message:
+                    raise self._refused(reply.error_message)
+                yield decoded(reply.infer_response)
+                if ended:
+                    return
             ended = True
-        except RefusedError:
+            raise self._refused("it ended the answer early; try again")
+        except grpc.RpcError as error:
             ended = True
-            raise
-        except InferenceServerException as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise timed_out(self._connection) from None
             raise self._client_error(error) from error
         finally:
-            self._triton.stop_stream(cancel_requests=not ended)
+            over.set()
+            if not ended:
+                call.cancel()
 
-    def _replies(
-        self, replies: "queue.SimpleQueue[tuple[Any, Exception | None]]"
-    ) -> Iterator[Outputs]:
-        deadline = time.monotonic() + self._connection.timeout
-        while True:
-            try:
-                result, error = replies.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise timed_out(self._connection) from None
-            if error is not None:
-                raise self._client_error(error)
-            response = result.get_response()
-            yield {output.name: result.as_numpy(output.name) for output in response.outputs}
-            if response.parameters["triton_final_response"].bool_param:
-                return
+    def _refused(self, message: str) -> RefusedError:
+        return RefusedError(f"the server at {self._connection.url} refused: {message}")
 
-    def _client_error(self, error: Exception) -> RefusedError | UnreachableError:
-        message = error.message() if isinstance(error, InferenceServerException) else str(error)
-        status = error.status() if isinstance(error, InferenceServerException) else None
-        url = self._connection.url
-        if status in _UNREACHABLE:
-            return UnreachableError(self._connection.unreachable_message(message or ""))
-        return RefusedError(f"the server at {url} refused: {message}")
+    def _client_error(self, error: grpc.RpcError) -> RefusedError | UnreachableError:
+        message = error.details() or ""
+        if error.code() in UNREACHABLE:
+            return UnreachableError(self._connection.unreachable_message(message))
+        return self._refused(message)
 
 
-def _input(name: str, array: NDArray[Any]) -> Any:
-    tensor = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
-    tensor.set_data_from_numpy(array)
-    return tensor
+def _requests(request: Any, over: threading.Event) -> Iterator[Any]:
+    """The only request of a stream, which stays open until the answer is over.
+
+    gRPC reads this iterator on a thread of its own, which then ends.
+    """
+    yield request
+    over.wait()

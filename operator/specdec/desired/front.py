@@ -14,6 +14,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.client.model_names import BLS, TARGET
 from specdec.desired import trtllm_serve
 from specdec.triton import launch, probes
+from specdec.triton.launch import Tls
 from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
 
@@ -69,6 +70,7 @@ class Front:
         "drain.py",
         "engines.py",
         "renewal.py",
+        "streams.py",
     )
     model: str = BLS
     http: str = "http"
@@ -116,6 +118,7 @@ class Front:
         checkpoint: str,
         budget_seconds: int,
         drain_seconds: int,
+        tls: Tls | None,
     ) -> dict[str, Any]:
         """The probes of the server's container.
 
@@ -125,6 +128,7 @@ class Front:
             checkpoint: the directory of the target.
             budget_seconds: how long the server may load.
             drain_seconds: how long a request may take, and an engine may show no progress.
+            tls: of the port for gRPC.
         """
         attempt = self.attempt_seconds - _START
         programs = self.programs(
@@ -134,6 +138,8 @@ class Front:
             patience_seconds=max(_LEAST_PATIENCE, drain_seconds),
             checkpoint=checkpoint,
             http_port=self.ports[self.http],
+            grpc_port=self.ports.get(self.grpc, 0),
+            tls=tls,
             metrics_port=self.ports[self.metrics],
         )
         # The runs follow each other without a pause.

@@ -270,6 +270,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
                 checkpoint=revision.checkpoint,
                 budget_seconds=budget,
                 drain_seconds=drain,
+                tls=tls.files(model),
             ),
             "lifecycle": {"preStop": {"exec": {"command": stop}}},
         },

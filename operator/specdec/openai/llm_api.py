@@ -72,6 +72,11 @@ class LlmApi(Triton):
         return {**named, "return_finish_reason": np.array([True])}
 
     @override
+    def stop_call(self, served: Served) -> tuple[str, Tensors]:
+        text = np.array([b""], dtype=np.object_)
+        return self._model, {"text_input": text, "stop": np.array([True])}
+
+    @override
     async def pieces(
         self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:

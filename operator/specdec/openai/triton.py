@@ -1,11 +1,16 @@
-"""The client of the Triton server: one gRPC stream for each request."""
+"""The client of the Triton server: one gRPC stream for each request.
+
+A request whose client has left is stopped by another request, and its stream is read to the end.
+Triton 2.51 can crash, or block all streams, when a stream is cancelled.
+"""
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Callable
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import numpy as np
@@ -14,12 +19,12 @@ from tritonclient.grpc import service_pb2
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Server, Tensors, infer_request
-from specdec.client.model_names import PREPROCESSING
+from specdec.client.model_names import ENSEMBLE, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError, context_length, overloaded, unavailable
 from specdec.openai.h2_channel import Channel
-from specdec.openai.h2_stream import StreamError
+from specdec.openai.h2_stream import Stream, StreamError
 from specdec.openai.piece_layout import (
     ACCEPTED,
     DRAFTED,
@@ -36,9 +41,14 @@ from specdec.openai.piece_layout import (
 )
 from specdec.openai.request import Served
 
+_T = TypeVar("_T")
 _OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)
 _STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _NUMBER = struct.Struct("<i").unpack_from
+_STOP = "stop"
+# Time in which a stopped request must end; then its stream is cancelled. An engine notices a stop
+# within a step. A server with a full queue reads the stop after the requests before it.
+_STOP_SECONDS = 600.0
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
 # Parts of the messages by which the BLS and the models report a prompt that is too long.
 _LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
@@ -79,7 +89,7 @@ class ModelServer(Protocol):
     def pieces(
         self, request: Request, served: Served, options: Options = DEFAULT
     ) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator cancels the request."""
+        """Send a request and yield its pieces; closing the generator stops the request."""
 
     async def prompt_tokens(self, prompt: str) -> int | None:
         """The number of tokens of a prompt, None if the server does not count them."""
@@ -93,16 +103,17 @@ class Triton:
         self._channel = Channel(connection.url)
         self._model = model
         self._layouts: dict[tuple[str, ...], PieceLayout] = {}
-        self._counts: set[asyncio.Task[int | None]] = set()
+        # Requests that go on after their client has left.
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> "Triton":
         await self._server.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CONNECT_SECONDS)
         self._channel.close()
-        if self._counts:
-            await asyncio.wait(self._counts, timeout=CONNECT_SECONDS)
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
@@ -136,10 +147,13 @@ class Triton:
         If the caller is cancelled, the request goes on: Triton 2.51 can crash when a client
         cancels a unary request.
         """
-        count = asyncio.create_task(self._prompt_tokens(prompt))
-        self._counts.add(count)
-        count.add_done_callback(self._counts.discard)
-        return await asyncio.shield(count)
+        return await asyncio.shield(self._start(self._prompt_tokens(prompt)))
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _prompt_tokens(self, prompt: str) -> int | None:
         text = np.array([[prompt.encode()]], dtype=np.object_)
@@ -163,6 +177,7 @@ class Triton:
         names += [LOG_PROBS] if request.log_probs else []
         names += [HISTOGRAM] if options.histogram and HISTOGRAM in served.outputs else []
         message = infer_request(self._model, self.tensors(request, served), names)
+        message.id = uuid.uuid4().hex
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
             stream = await self._channel.open(_STREAM, message.SerializeToString())
@@ -196,7 +211,46 @@ class Triton:
             if ended:
                 stream.done()
             else:
+                stream.direct = None
+                _ = self._start(self._stop(stream, message.id, served))
+
+    def stop_call(self, served: Served) -> tuple[str, Tensors] | None:
+        """The model and the inputs of a call that stops a request; None if no model can."""
+        if _STOP in served.inputs:
+            text = np.array([[b""]], dtype=np.object_)
+            return self._model, {"text_input": text, _STOP: np.array([[True]])}
+        if self._model == ENSEMBLE:
+            # Triton gives the calls of an ensemble the id of its request.
+            one = np.ones((1, 1), np.int32)
+            lengths = {"input_ids": one, "input_lengths": one, "request_output_len": one}
+            return TARGET, {**lengths, _STOP: np.array([[True]])}
+        return None
+
+    async def _stop(self, stream: Stream, request_id: str, served: Served) -> None:
+        """Stop a request whose client has left, and wait until the server has ended it."""
+        call = self.stop_call(served)
+        try:
+            if call is None:
                 stream.cancel()
+                return
+            async with asyncio.timeout(_STOP_SECONDS):
+                message = infer_request(*call, ())
+                message.id = request_id
+                message.parameters["triton_enable_empty_final_response"].bool_param = True
+                stop = await self._channel.open(_STREAM, message.SerializeToString())
+                await _finish(stop)
+                await _finish(stream)
+        except (TimeoutError, StreamError):
+            stream.cancel()
+
+
+async def _finish(stream: Stream) -> None:
+    """Read a stream up to the last response of its request."""
+    while (data := await stream.read()) is not None:
+        reply = parse(data)
+        if reply.error_message or is_final(reply.infer_response):
+            break
+    stream.done()
 
 
 def _is_used(layout: PieceLayout, direct: Callable[[Piece], bool], data: bytes) -> bool:

@@ -33,6 +33,8 @@ class Tensor:
     added: bool = False
 
 
+# The input of the BLS that stops the requests with the id of this one, as that of an engine does.
+STOP = Tensor("stop", "TYPE_BOOL", (1,), optional=True, added=True)
 # The input of the BLS that names the texts which lookups search.
 LOOKUP_SCOPE = Tensor("lookup_scope", "TYPE_STRING", (1,), optional=True, added=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specdec.triton.launch import PORTS, SHM_PREFIX, mark, program_path
+from specdec.triton.launch import PORTS, SHM_PREFIX, Tls, mark, program_path
 from specdec.triton.layout import Launch, Mode
 
 # What a model answers with: token ids, or the text of the LLM API.
@@ -30,6 +30,8 @@ def programs(
     attempt_seconds: float,
     patience_seconds: float,
     http_port: int = PORTS["http"],
+    grpc_port: int = PORTS["grpc"],
+    tls: Tls | None = None,
     metrics_port: int = PORTS["metrics"],
     shm_region_prefix: str = SHM_PREFIX,
     answer: Answer = "tokens",
@@ -42,7 +44,8 @@ def programs(
         attempt_seconds: how long one run of the startup probe tries.
         patience_seconds: how long an engine may show no progress while it has work. The liveness
             probe fails if an engine has failed and showed no progress for that time.
-        http_port, metrics_port: of the server.
+        http_port, grpc_port, metrics_port: of the server.
+        tls: of gRPC. If clients need a certificate, the probes open no stream.
         shm_region_prefix: that of `launch.command`.
         answer: what the models answer with.
     """
@@ -53,6 +56,8 @@ def programs(
         "seconds": attempt_seconds,
         "patience": patience_seconds,
     }
+    if tls is None or not tls.client_ca:
+        plan |= {"grpc": grpc_port, "encrypted": tls is not None}
     if answer != "tokens":
         plan |= {"answer": answer}
     if launch.mode is not Mode.PLAIN:

@@ -156,10 +156,15 @@ def _config(
 
 
 def _inputs(plan: RepositoryPlan, name: str) -> tuple[contract.Tensor, ...]:
-    """The inputs of the contract, and the lookup scope if lookups keep texts of requests."""
+    """The inputs of the contract, and for the BLS those that no published model has.
+
+    The lookup scope is an input only if lookups keep texts of requests.
+    """
     inputs = contract.inputs(name, plan.version, plan.logits_datatype, plan.request_fields)
-    has_scope = name == BLS and plan.lookup_memory_megabytes > 0
-    return (*inputs, contract.LOOKUP_SCOPE) if has_scope else inputs
+    if name != BLS:
+        return inputs
+    scope = (contract.LOOKUP_SCOPE,) if plan.lookup_memory_megabytes > 0 else ()
+    return (*inputs, contract.STOP, *scope)
 
 
 def _sources() -> Iterator[tuple[str, str]]:

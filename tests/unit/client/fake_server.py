@@ -25,23 +25,38 @@ INPUTS = (
 OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
 
 
+def _set() -> Event:
+    event = Event()
+    event.set()
+    return event
+
+
 @dataclass
 class Script:
     """The responses of the server: chunks of text, the counts after each, or an error.
 
     A unary request sets `asked` and waits for `answers`. It then records in `awaited` whether the
     client still waits.
+
+    A request with the input `stop` records the id of the request to stop in `stopped`. With
+    `stops`, that request then ends after its next chunk. `cancelled` is set when the client
+    cancels a stream. A silent server keeps a stream open while `hold` is not set.
     """
 
     chunks: Iterable[str] = ("a", "b")
     counts: tuple[tuple[int, int], ...] = ()
     error: str = ""
     decoupled: bool = True
+    inputs: tuple[str, ...] = INPUTS
     silent: bool = False
     seen: list[Any] = field(default_factory=list)
     asked: Event = field(default_factory=Event)
     answers: Event = field(default_factory=Event)
     awaited: list[bool] = field(default_factory=list)
+    stops: bool = True
+    stopped: set[str] = field(default_factory=set)
+    cancelled: Event = field(default_factory=Event)
+    hold: Event = field(default_factory=_set)
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -55,22 +70,36 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         if request.name == "absent":
             context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'absent'")
         config = model_config_pb2.ModelConfig(name=request.name)
-        config.input.extend(model_config_pb2.ModelInput(name=n) for n in INPUTS)
+        config.input.extend(model_config_pb2.ModelInput(name=n) for n in self.script.inputs)
         config.output.extend(model_config_pb2.ModelOutput(name=n) for n in OUTPUTS)
         config.model_transaction_policy.decoupled = self.script.decoupled
         return service_pb2.ModelConfigResponse(config=config)
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
+        ended = Event()
+        context.add_callback(lambda: None if ended.is_set() else self.script.cancelled.set())
         for request in requests:
             self.script.seen.append(request)
             if self.script.silent:
+                self.script.hold.wait(DEADLINE_SECONDS)
                 continue
-            if self.script.error:
-                yield service_pb2.ModelStreamInferResponse(error_message=self.script.error)
-                continue
-            for index, text in enumerate(self.script.chunks):
+            yield from self._responses(request)
+            ended.set()
+
+    def _responses(self, request: Any) -> Iterator[Any]:
+        script = self.script
+        if any(tensor.name == "stop" for tensor in request.inputs):
+            script.stopped.add(request.id)
+        elif script.error:
+            yield _error(script.error)
+            return
+        else:
+            for index, text in enumerate(script.chunks):
                 yield self._chunk(text, index)
-            yield _final()
+                if script.stops and request.id in script.stopped:
+                    yield _error("the request was cancelled")
+                    return
+        yield _final()
 
     def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.script.asked.set()
@@ -99,6 +128,10 @@ def _packed(value: bytes) -> bytes:
 def _add(response: Any, name: str, dtype: str, raw: bytes) -> None:
     response.outputs.add(name=name, datatype=dtype, shape=[1])
     response.raw_output_contents.append(raw)
+
+
+def _error(message: str) -> Any:
+    return service_pb2.ModelStreamInferResponse(error_message=message)
 
 
 def _final() -> Any:

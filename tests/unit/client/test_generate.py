@@ -1,13 +1,14 @@
 """The gRPC client against a scripted server: chunks, counts, errors and timeouts."""
 
 import json
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cluster.processes import DEADLINE_SECONDS
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
@@ -164,3 +165,28 @@ def test_exit_status_depends_on_the_kind_of_error(
     assert result.exit_code == status
     assert result.stderr.startswith("specdec: ")
     assert "Traceback" not in result.output
+
+
+def test_client_that_cancels_a_stream_leaves_no_thread_behind() -> None:
+    script = Script(silent=True)
+    script.hold.clear()
+    server, url = serve(script)
+    before = set(threading.enumerate())
+    try:
+        with Client(url, timeout=0.2) as client:
+            for _ in range(3):
+                with pytest.raises(UnreachableError, match="no complete answer"):
+                    client.ask(Request("x"))
+        until(lambda: _added(before) == set(), lambda: f"{_added(before)} still run")
+    finally:
+        script.hold.set()
+        server.stop(None)
+
+
+def _added(before: set[threading.Thread]) -> set[threading.Thread]:
+    """Return new threads, without those of the fake server."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and "ThreadPoolExecutor" not in thread.name
+    }

@@ -48,8 +48,9 @@ def test_programs_that_pods_name_are_in_the_config_map() -> None:
     resource_ = with_tls()
     data = programs.config_map(resource_)["data"]
     named = {match[1] for text in strings(template_spec(resource_)) if (match := PATH.match(text))}
+    imported = {"streams.py"}
     assert (
-        named
+        named | imported
         == set(data)
         == {
             "alive.py",
@@ -57,6 +58,7 @@ def test_programs_that_pods_name_are_in_the_config_map() -> None:
             "drain.py",
             "engines.py",
             "renewal.py",
+            "streams.py",
         }
     )
     for name, source in data.items():

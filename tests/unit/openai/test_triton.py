@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+import itertools
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import pytest
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
+from specdec.client.model_names import ENSEMBLE, TARGET
 from specdec.client.request import Request
 from specdec.openai import piece_layout
+from specdec.openai import triton as client
 from specdec.openai.assembly import Piece
 from specdec.openai.errors import ApiError
 from specdec.openai.triton import Triton, refused
 from unit.client import fake_server
-from unit.client.fake_server import Script
+from unit.client.fake_server import INPUTS, Script
 
 BLS = "tensorrt_llm_bls"
 
@@ -81,6 +86,56 @@ async def test_count_of_a_prompt_goes_on_without_its_caller() -> None:
     finally:
         server.stop(None)
     assert script.awaited == [True, True]
+
+
+def endless() -> Iterator[str]:
+    return map(str, itertools.count())
+
+
+async def left(script: Script, model: str = BLS) -> None:
+    """Read the first piece of an answer, leave it, and wait until its stream has ended."""
+    server, url = fake_server.serve(script)
+    try:
+        async with Triton(Connection(url), model) as triton:
+            served = await triton.served()
+            async with aclosing(triton.pieces(Request("p"), served)) as answer:
+                await anext(answer)
+    finally:
+        server.stop(None)
+
+
+async def test_request_of_a_client_that_left_is_stopped_and_not_cancelled() -> None:
+    """A cancelled stream can crash Triton 2.51, or block all of its streams."""
+    script = Script(chunks=endless(), inputs=(*INPUTS, "stop"))
+    await left(script)
+    request, stop = script.seen
+    assert script.stopped == {request.id} != {""}
+    assert stop.model_name == BLS
+    assert not script.cancelled.is_set()
+
+
+async def test_stop_of_an_ensemble_is_a_call_of_its_engine() -> None:
+    script = Script(chunks=endless())
+    await left(script, ENSEMBLE)
+    request, stop = script.seen
+    assert (stop.model_name, stop.id) == (TARGET, request.id)
+    assert not script.cancelled.is_set()
+
+
+async def test_request_that_does_not_stop_in_time_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "_STOP_SECONDS", 0.1)
+    script = Script(chunks=endless(), inputs=(*INPUTS, "stop"), stops=False)
+    await left(script)
+    assert await asyncio.to_thread(script.cancelled.wait, DEADLINE_SECONDS)
+
+
+async def test_request_is_cancelled_where_no_model_can_stop_it() -> None:
+    script = Script(chunks=endless())
+    await left(script)
+    assert await asyncio.to_thread(script.cancelled.wait, DEADLINE_SECONDS)
+    assert len(script.seen) == 1
 
 
 async def test_refusal_of_the_server_is_an_error() -> None:

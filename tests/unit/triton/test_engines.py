@@ -18,6 +18,8 @@ import pytest
 from cluster.processes import until
 from specdec.payload.serving import alive, engines
 from specdec.payload.serving.engines import Plan, Record
+from unit.client import fake_server
+from unit.client.fake_server import Script
 from unit.triton.fake_engines import DRAFT, PATIENCE, TARGET, Server
 
 # Timeouts in seconds of a request that the fake server answers, and of one that it does not.
@@ -249,6 +251,32 @@ def test_missing_metrics_are_no_progress(server: Server) -> None:
 def test_server_that_is_not_ready_is_reported_first(server: Server) -> None:
     server.ready = False
     assert engines.readiness(server.plan()) == "the server is not ready"
+
+
+def test_server_whose_streams_are_blocked_is_not_ready_and_then_restarted(
+    server: Server, files: Path, clock: Clock
+) -> None:
+    """Its HTTP endpoint and its engines answer as before."""
+    script = Script(error="unknown model")
+    streaming, url = fake_server.serve(script)
+    plan = server.plan(grpc=int(url.rpartition(":")[2]))
+    try:
+        assert engines.startup(plan) == engines.readiness(plan) == ""
+        script.silent = True
+        script.hold.clear()
+        problem = engines.readiness(plan)
+        assert problem == "a gRPC stream got no response within 2 s"
+        clock.now += PATIENCE + 1
+        assert engines.readiness(plan) == problem
+        assert engines.load()["gRPC streams"].failed
+        assert engines.load()["gRPC streams"].at < clock.now - PATIENCE
+        script.silent = False
+        script.hold.set()
+        assert engines.readiness(plan) == ""
+    finally:
+        script.hold.set()
+        streaming.stop(None)
+    assert not engines.load()["gRPC streams"].failed
 
 
 def rank(mark: str, number: int) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -120,10 +121,10 @@ def test_a_start_is_a_token() -> None:
 class Clock:
     """A clock that only `sleep` moves, by a third of the time that tests give to a start."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
     def sleep(self, _: float) -> None:
@@ -134,7 +135,7 @@ def test_the_last_failure_of_a_start_is_the_message() -> None:
     clock = Clock()
     with running() as server:
         server.generate = [500, 503]
-        problem = health.startup(server.port, SECONDS, MODEL, clock, clock.sleep)
+        problem = health.startup(server.port, SECONDS, MODEL, clock.monotonic, clock.sleep)
         assert problem == "/v1/completions answered 503"
         assert server.asked == 3
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -195,9 +196,11 @@ def test_a_refused_token_fails_at_once_and_until_one_arrives(server: Server) -> 
     assert health.liveness(server.port, PATIENCE) == ""
 
 
-@pytest.mark.slow
 def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_CHECK", 1.5)
+    # The clock stands still, so the time of a check is that of its request for a token.
+    monkeypatch.setattr(health, "time", Clock(time.monotonic()))
+    monkeypatch.setattr(health, "_CHECK", 1.0)
+    monkeypatch.setattr(health, "_REPLY", SECONDS)
     server.generate = [None]
     age(20)
     assert health.readiness(server.port, PATIENCE, MODEL) == ""

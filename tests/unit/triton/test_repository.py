@@ -40,11 +40,11 @@ def test_models_of_a_method(plan: RepositoryPlan, expected: int) -> None:
         ("0.18.0", "postprocessing", 2, 1),
         ("0.18.0", "tensorrt_llm", 53, 12),
         ("0.18.0", "tensorrt_llm_draft", 53, 12),
-        ("0.18.0", "tensorrt_llm_bls", 38, 10),
+        ("0.18.0", "tensorrt_llm_bls", 39, 10),
         ("0.19.0", "ensemble", 34, 17),
         ("0.19.0", "preprocessing", 13, 20),
         ("0.19.0", "tensorrt_llm", 60, 19),
-        ("0.19.0", "tensorrt_llm_bls", 40, 18),
+        ("0.19.0", "tensorrt_llm_bls", 41, 18),
     ],
 )
 def test_tensors_of_a_release(version: str, model: str, inputs: int, outputs: int) -> None:

@@ -66,6 +66,10 @@ macro_rules! for_each_function {
                 exec_end_ns: u64,
             ) -> *mut TRITONSERVER_Error;
             // A client's request and its responses.
+            fn TRITONBACKEND_RequestId(
+                request: *mut TRITONBACKEND_Request,
+                id: *mut *const c_char,
+            ) -> *mut TRITONSERVER_Error;
             fn TRITONBACKEND_RequestInputCount(
                 request: *mut TRITONBACKEND_Request,
                 count: *mut u32,

@@ -67,6 +67,19 @@ impl Request {
         self.inputs(|input| Ok(input.size))
     }
 
+    /// The id that the client gave the request; empty without one.
+    ///
+    /// # Errors
+    /// Triton does not return it.
+    pub fn id(&self) -> Result<String, Error> {
+        let mut id = ptr::null();
+        // SAFETY: the text lives as long as the request, which is ours until it is released.
+        unsafe {
+            check(sys::TRITONBACKEND_RequestId(self.request, &mut id))?;
+            Ok(copy_text(id))
+        }
+    }
+
     /// Copies of all inputs.
     ///
     /// # Errors

@@ -12,14 +12,18 @@ still be in a long step, or have only long answers in flight: it fails after the
 An engine that reports no work and still gives no token fails at once. It stays failed until it
 shows progress.
 
+The server must also answer a gRPC stream (`streams.py`), which can fail on its own.
+
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
-attempt) and `patience` (seconds). If the models answer with text, it has `answer`. For a server
-with several ranks it has `ranks` (of this container) and `mark` (the start of an argument that the
-process of each rank has).
+attempt) and `patience` (seconds). If the models answer with text, it has `answer`. Unless streams
+need a certificate, it has their port `grpc`, and `encrypted` with TLS. For a server with several
+ranks it has `ranks` (of this container) and `mark` (the start of an argument that the process of
+each rank has).
 Exits 1 with a message, which becomes an event of the pod.
 """
 
 import http.client
+import importlib
 import json
 import os
 import sys
@@ -33,8 +37,8 @@ KEY = Path(os.environ.get("SPECDEC_PROBE_KEY", "/tmp/specdec-probe-key"))  # noq
 HEADER = "specdec-probe"
 # Above the ten seconds for which a drain waits for an engine that may be between two steps.
 _QUIET = 15.0
-# Timeouts of a request for a token, of a readiness check, and of a request to the server itself.
-_ANSWER, _CHECK, _REPLY = 5.0, 8.0, 4.0
+# Timeouts of a request for a token, a readiness check, a request to the server itself, a stream.
+_ANSWER, _CHECK, _REPLY, _STREAM = 5.0, 8.0, 4.0, 2.0
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
 _POLL = 0.25
@@ -70,6 +74,8 @@ class Plan(NamedTuple):
     ranks: int = 0
     mark: str = ""
     answer: str = "tokens"
+    grpc: int = 0
+    encrypted: bool = False
 
 
 # Not a dataclass: that module takes a fifth of the time of a probe.
@@ -126,6 +132,7 @@ def readiness(plan: Plan) -> str:
         return "the server is not ready"
     records = load()
     problems = [_ranks(plan, records)] if plan.ranks else []
+    problems += [_streams(plan, records)] if plan.grpc else []
     page = _page(plan.metrics)
     for engine in plan.engines:
         record = records.setdefault(
@@ -144,6 +151,18 @@ def _ranks(plan: Plan, records: dict[str, Record]) -> str:
         record.at = time.monotonic()
         return ""
     return f"{plan.ranks - running} of {plan.ranks} ranks have died"
+
+
+def _streams(plan: Plan, records: dict[str, Record]) -> str:
+    # Python's option -I leaves out the folder of the program.
+    sys.path.insert(0, str(Path(__file__).parent))
+    streams: Any = importlib.import_module("streams")
+    problem: str = streams.problem(plan.grpc, _STREAM, encrypted=plan.encrypted)
+    record = records.setdefault("gRPC streams", Record(time.monotonic()))
+    record.failed = bool(problem)
+    if not problem:
+        record.at = time.monotonic()
+    return problem
 
 
 def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float) -> str:

@@ -12,6 +12,7 @@ use triton::{Level, Request, log, memory};
 use super::metrics::Metrics;
 use super::model::Bls;
 use super::reply::Reply;
+use super::stops::{self, Stoppable};
 use crate::error::Error;
 use crate::request::limits::{is_long, tokenized_bytes};
 use crate::request::{Parsed, parse};
@@ -58,6 +59,14 @@ impl Drop for Counted {
     }
 }
 
+/// What a request that has arrived asks for.
+enum Arrival {
+    /// To stop other requests, which it has done.
+    Stop,
+    /// An answer; `bytes` of its text must be tokenized.
+    New { bytes: usize, stoppable: Stoppable },
+}
+
 impl Bls {
     /// Count requests that have arrived. Triton hands over several at once, and the BLS takes them
     /// over one after the other, so the last ones already count while they wait for the first.
@@ -73,20 +82,24 @@ impl Bls {
     /// faster than they are parsed and get slots.
     pub fn accept(self: &Arc<Self>, request: Request) {
         let counted = Counted::announced(&self.metrics);
-        let bytes = match self.measure(&request) {
-            Ok(bytes) => bytes,
+        let arrival = match self.examine(&request) {
+            Ok(arrival) => arrival,
             Err(error) => {
                 drop(counted);
                 return refuse(request, error);
             }
         };
+        let Arrival::New { bytes, stoppable } = arrival else {
+            drop(counted);
+            return finish(request);
+        };
         let bls = Arc::clone(self);
         if !is_long(bytes) {
-            let job = move || bls.begin_request(request, counted);
+            let job = move || bls.begin_request(request, counted, stoppable);
             self.pool.run_short(Box::new(job));
         } else if self.pool.has_room(bytes) {
             let job = move || {
-                bls.begin_request(request, counted);
+                bls.begin_request(request, counted, stoppable);
                 if bytes > TRIM_BYTES {
                     memory::release_free_memory();
                 }
@@ -98,20 +111,36 @@ impl Bls {
         }
     }
 
-    /// Check the limits, and return the bytes of text to tokenize. No text is copied for that.
-    fn measure(&self, request: &Request) -> Result<usize, Error> {
-        let mut text = 0_usize;
+    /// Check the limits, and stop the requests that this one names. No text is copied for that.
+    ///
+    /// Requests are registered here, on Triton's thread, in the order of their arrival: so a
+    /// request that stops another one finds it, even while it still waits for a slot.
+    fn examine(&self, request: &Request) -> Result<Arrival, Error> {
+        let mut bytes = 0_usize;
+        let mut may_stop = false;
         for input in request.input_sizes()? {
-            let bytes = input.byte_size;
-            self.limits.check_size(&input.name, &input.shape, bytes)?;
-            text = text.saturating_add(tokenized_bytes(&input.name, bytes));
+            self.limits
+                .check_size(&input.name, &input.shape, input.byte_size)?;
+            bytes = bytes.saturating_add(tokenized_bytes(&input.name, input.byte_size));
+            may_stop |= input.name == stops::INPUT;
         }
-        Ok(text)
+        let id = request.id()?;
+        if may_stop && stops::is_set(&request.tensors()?) {
+            self.stops.stop(&id)?;
+            return Ok(Arrival::Stop);
+        }
+        let stoppable = Stoppable::new(&self.stops, id);
+        Ok(Arrival::New { bytes, stoppable })
     }
 
     /// Start a sequence for each prompt of a request, as soon as it has a slot.
-    fn begin_request(self: &Arc<Self>, request: Request, mut counted: Counted) {
-        let (parsed, outputs) = match self.parse(&request) {
+    fn begin_request(
+        self: &Arc<Self>,
+        request: Request,
+        mut counted: Counted,
+        stoppable: Stoppable,
+    ) {
+        let (parsed, outputs) = match self.parse(&request, &stoppable) {
             Ok(parsed) => parsed,
             Err(error) => {
                 drop(counted);
@@ -123,7 +152,7 @@ impl Bls {
         }
         self.find_processes();
         let rows = parsed.tasks.len();
-        let reply = Arc::new(self.reply(request, rows, outputs));
+        let reply = Arc::new(self.reply(request, stoppable, rows, outputs));
         counted.set_waiting(rows);
         let mut counted = Some(counted);
         for (row, task) in parsed.tasks.into_iter().enumerate() {
@@ -139,8 +168,12 @@ impl Bls {
     }
 
     /// The tasks of a request, and the names of the outputs that its responses carry.
-    fn parse(&self, request: &Request) -> Result<(Parsed, BTreeSet<String>), Error> {
-        if request.is_cancelled() {
+    fn parse(
+        &self,
+        request: &Request,
+        stoppable: &Stoppable,
+    ) -> Result<(Parsed, BTreeSet<String>), Error> {
+        if request.is_cancelled() || stoppable.is_stopped() {
             return Err(Error::Cancelled);
         }
         let inputs = request.tensors()?;
@@ -158,13 +191,28 @@ impl Bls {
         Ok((parsed, outputs))
     }
 
-    fn reply(&self, request: Request, rows: usize, outputs: BTreeSet<String>) -> Reply {
+    fn reply(
+        &self,
+        request: Request,
+        stoppable: Stoppable,
+        rows: usize,
+        outputs: BTreeSet<String>,
+    ) -> Reply {
         if self.settings.decoupled {
-            Reply::stream(request, rows, outputs, self.settings.accumulate_tokens)
+            let accumulate = self.settings.accumulate_tokens;
+            Reply::stream(request, stoppable, rows, outputs, accumulate)
         } else {
-            Reply::whole(request, rows, outputs)
+            Reply::whole(request, stoppable, rows, outputs)
         }
     }
+}
+
+/// Answer a request that stopped another one: its only response has no outputs.
+fn finish(request: Request) {
+    if let Err(error) = request.send(&[], true) {
+        log(Level::Error, &error.message);
+    }
+    request.release(true);
 }
 
 fn refuse(request: Request, error: Error) {

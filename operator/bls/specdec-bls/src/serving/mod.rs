@@ -5,7 +5,8 @@
 //! The sequences' engine calls are sent in batches (`in_flight_call`, `calls`), and their parts
 //! leave as responses (`reply`). Results of engine calls arrive on Triton's threads, which run the
 //! sequences that they belong to. A `watchdog` thread sends batches that have waited long enough,
-//! and detects disconnected clients and dead engines (`process`).
+//! and detects disconnected clients and dead engines (`process`). A client may also end a request by
+//! another request, `stop` (`stops`).
 
 mod backend;
 mod calls;
@@ -19,6 +20,7 @@ pub mod pool;
 pub mod process;
 mod reply;
 mod sources;
+mod stops;
 mod watchdog;
 
 pub use backend::exported::*;

@@ -14,6 +14,7 @@ use super::metrics::Metrics;
 use super::pool::{Pool, spawn};
 use super::process::Process;
 use super::reply::Reply;
+use super::stops::Stops;
 use super::watchdog::Watchdog;
 use crate::batching::Batcher;
 use crate::config::Settings;
@@ -45,6 +46,8 @@ pub struct Bls {
     /// For sequences and engine calls.
     next_number: AtomicU64,
     slots: Slots,
+    /// Requests that a client may stop.
+    pub(super) stops: Arc<Stops>,
     /// Sequences in flight by their numbers.
     sequences: Mutex<HashMap<u64, Arc<InFlightSequence>>>,
     /// Engine calls in flight by their numbers.
@@ -115,6 +118,7 @@ impl Bls {
                 free: Mutex::new(settings.max_in_flight),
                 freed: Condvar::new(),
             },
+            stops: Arc::default(),
             sequences: Mutex::default(),
             calls: Mutex::default(),
             processes: Mutex::default(),

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use triton::{Level, Request, Tensor, log};
 
+use super::stops::Stoppable;
 use crate::error::Error;
 use crate::lock::locked;
 use crate::request::task::Task;
@@ -42,6 +43,7 @@ struct State {
 /// deadlock, because Triton does not call this library while it sends a response.
 pub struct Reply {
     state: Mutex<State>,
+    stoppable: Stoppable,
     outputs: BTreeSet<String>,
 }
 
@@ -50,6 +52,7 @@ impl Reply {
     /// text so far.
     pub fn stream(
         request: Request,
+        stoppable: Stoppable,
         rows: usize,
         outputs: BTreeSet<String>,
         accumulate: bool,
@@ -58,19 +61,30 @@ impl Reply {
             accumulate,
             texts: vec![String::new(); rows],
         };
-        Self::new(request, rows, outputs, mode)
+        Self::new(request, stoppable, rows, outputs, mode)
     }
 
     /// A reply with one response, which has a row for each prompt.
-    pub fn whole(request: Request, rows: usize, outputs: BTreeSet<String>) -> Self {
+    pub fn whole(
+        request: Request,
+        stoppable: Stoppable,
+        rows: usize,
+        outputs: BTreeSet<String>,
+    ) -> Self {
         let mode = Mode::Whole {
             rows: vec![Vec::new(); rows],
             error: None,
         };
-        Self::new(request, rows, outputs, mode)
+        Self::new(request, stoppable, rows, outputs, mode)
     }
 
-    fn new(request: Request, rows: usize, outputs: BTreeSet<String>, mode: Mode) -> Self {
+    fn new(
+        request: Request,
+        stoppable: Stoppable,
+        rows: usize,
+        outputs: BTreeSet<String>,
+        mode: Mode,
+    ) -> Self {
         let state = Mutex::new(State {
             request: Some(request),
             mode,
@@ -78,11 +92,19 @@ impl Reply {
             failed: false,
             broken: false,
         });
-        Self { state, outputs }
+        Self {
+            state,
+            stoppable,
+            outputs,
+        }
     }
 
-    /// Whether the client has cancelled the request or disconnected, or cannot receive responses.
+    /// Whether the client has cancelled or stopped the request or disconnected, or cannot receive
+    /// responses.
     pub fn is_cancelled(&self) -> bool {
+        if self.stoppable.is_stopped() {
+            return true;
+        }
         let state = locked(&self.state);
         state.broken || state.request.as_ref().is_some_and(Request::is_cancelled)
     }

@@ -21,6 +21,7 @@ mod responses;
 #[allow(dead_code)]
 #[path = "../shipped/mod.rs"]
 mod shipped;
+mod stops;
 mod streams;
 mod triton;
 

@@ -1,6 +1,6 @@
 //! A model that the simulated server has loaded.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -59,7 +59,8 @@ impl Model {
     /// The first response to each of several requests that arrive together.
     pub fn replies(&self, requests: Vec<Vec<Input>>, cancelled: bool) -> Vec<Reply> {
         let requests = requests.into_iter();
-        let requests = requests.map(|inputs| request(inputs, cancelled, TRITONSERVER_MEMORY_CPU));
+        let requests =
+            requests.map(|inputs| request(c"", inputs, cancelled, TRITONSERVER_MEMORY_CPU));
         let (requests, replies): (Vec<_>, Vec<_>) = requests.unzip();
         execute(&requests);
         let replies = replies.iter();
@@ -73,20 +74,35 @@ impl Model {
         inputs: Vec<Input>,
         output_memory: c_int,
     ) -> (Vec<(c_int, String)>, Vec<Vec<u8>>) {
-        let (request, replies) = request(inputs, false, output_memory);
+        let (request, replies) = request(c"", inputs, false, output_memory);
         execute(&[request]);
         let errors = replies.try_iter().flatten().collect();
         (errors, request.outputs.lock().unwrap().clone())
     }
+
+    /// All responses to each of several requests with ids that arrive together.
+    pub fn responses(&self, requests: Vec<(&CStr, Vec<Input>)>) -> Vec<Vec<Reply>> {
+        let requests = requests.into_iter();
+        let requests =
+            requests.map(|(id, inputs)| request(id, inputs, false, TRITONSERVER_MEMORY_CPU));
+        let (requests, replies): (Vec<_>, Vec<_>) = requests.unzip();
+        execute(&requests);
+        replies
+            .iter()
+            .map(|replies| replies.try_iter().collect())
+            .collect()
+    }
 }
 
 fn request(
+    id: &CStr,
     inputs: Vec<Input>,
     cancelled: bool,
     output_memory: c_int,
 ) -> (&'static ClientRequest, Receiver<Reply>) {
     let (replies, receiver) = channel();
     let request = ClientRequest {
+        id: id.into(),
         inputs,
         replies,
         cancelled,

@@ -38,6 +38,7 @@ pub type Reply = Option<(c_int, String)>;
 
 /// A client's request, which is also its own response factory and its responses.
 pub struct ClientRequest {
+    pub id: CString,
     pub inputs: Vec<Input>,
     pub replies: Sender<Reply>,
     pub cancelled: bool,
@@ -190,6 +191,14 @@ impl Simulation for Server {
         state: *mut c_void,
     ) -> *mut TRITONSERVER_Error {
         STATE.store(state, Ordering::SeqCst);
+        ptr::null_mut()
+    }
+
+    unsafe fn TRITONBACKEND_RequestId(
+        request: *mut TRITONBACKEND_Request,
+        id: *mut *const c_char,
+    ) -> *mut TRITONSERVER_Error {
+        unsafe { *id = (&*request.cast::<ClientRequest>()).id.as_ptr() };
         ptr::null_mut()
     }
 
