@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -11,8 +10,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 BAD_INPUT = 2
-_Releases = Callable[[], tuple[str, ...]]
-_Expectations = Callable[[str], dict[str, Any]]
 
 app = typer.Typer(
     help="Compare a server image with its release of TensorRT-LLM.",
@@ -28,9 +25,10 @@ Version = Annotated[
 
 
 Backend = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="TensorRT: what builds and engines need; PyTorch: what servers of the LLM API import."
+        help="Backend that uses the image, as spec.runtime.backend; default: the one that builds "
+        "engines in it."
     ),
 ]
 
@@ -53,7 +51,7 @@ def check(
         ),
     ],
     version: Version = None,
-    backend: Backend = "TensorRT",
+    backend: Backend = None,
     packages: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +90,7 @@ def check(
 def program(
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
     version: Version = None,
-    backend: Backend = "TensorRT",
+    backend: Backend = None,
 ) -> None:
     """Write the check as one file for a container of the image, which needs only Python.
 
@@ -113,21 +111,17 @@ def program(
     typer.echo(f"{len(data)} bytes in {output}")
 
 
-def _expected(backend: str, version: str | None) -> dict[str, Any]:
+def _expected(backend: str | None, version: str | None) -> dict[str, Any]:
     """What an image has to hold for the given release, or by default for the newest one."""
-    from specdec.backends.pytorch import image as pytorch
-    from specdec.backends.tensorrt import image as tensorrt
+    from specdec.backends import images
 
-    backends: dict[str, tuple[_Releases, _Expectations]] = {
-        "TensorRT": (tensorrt.releases, tensorrt.expectations),
-        "PyTorch": (pytorch.releases, pytorch.expectations),
-    }
-    if backend not in backends:
-        _refuse(f"--backend {backend} has no image to check: use {' or '.join(backends)}")
-    releases, expectations = backends[backend]
-    if version is not None and version not in releases():
-        _refuse(f"--version {version} is not served: use one of {', '.join(releases())}")
-    return expectations(version or releases()[-1])
+    own = backend or images.BACKENDS[0]
+    if own not in images.BACKENDS:
+        _refuse(f"--backend {own} has no image to check: use {' or '.join(images.BACKENDS)}")
+    releases = images.releases(own)
+    if version is not None and version not in releases:
+        _refuse(f"--version {version} is not served: use one of {', '.join(releases)}")
+    return images.expectations(own, version or releases[-1])
 
 
 def _refuse(sentence: str) -> NoReturn:
