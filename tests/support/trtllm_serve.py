@@ -191,6 +191,9 @@ def main() -> None:
     parser.add_argument("--backend", choices=["pytorch", "tensorrt"], default="pytorch")
     parser.add_argument("--host", default="localhost")
     parser.add_argument("--port", type=int, default=8000)
+    # The other flags of 1.1 and 1.2 that the operator sets. The options file has precedence.
+    for flag in ("max_batch_size", "max_num_tokens", "max_seq_len", "tp_size", "pp_size"):
+        parser.add_argument(f"--{flag}", type=int)
     parser.add_argument("--config", "--extra_llm_api_options", dest="config", type=Path)
     given = parser.parse_args()
     options = yaml.safe_load(given.config.read_text("utf-8"))

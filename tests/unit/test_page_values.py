@@ -120,8 +120,8 @@ def test_default_versions_are_those_of_the_matrix() -> None:
     tensorrt, pytorch = support("TensorRT"), support("PyTorch")
     changes = " ".join(text("CHANGELOG.md").split())
     assert f"{tensorrt.default_version} (default): `None`" in changes
-    assert f"0.21 to 1.3 (default {pytorch.default_version})" in changes
-    assert (pytorch.versions[0], pytorch.versions[-1]) == ("0.21.0", "1.3.0")
+    assert f"1.1 to 1.3 (default {pytorch.default_version})" in changes
+    assert (pytorch.versions[0], pytorch.versions[-1]) == ("1.1.0", "1.3.0")
     assert f"builds them for {tensorrt.default_version}, whose image" in text("docs/upgrade.md")
     last = tensorrt.versions[-1]
     assert f"`runtime.version: {last}`, the last release" in text("docs/migration-pytorch.md")

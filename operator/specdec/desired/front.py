@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.model_spec import ModelSpec
 from specdec.client.model_names import BLS, TARGET
 from specdec.desired import trtllm_serve
 from specdec.triton import launch, probes
@@ -163,9 +164,11 @@ def _probe(program: list[str], failures: int, period: int, timeout: int) -> dict
     }
 
 
-def _tritonserver(*arguments: Any, checkpoint: str, **options: Any) -> list[str]:
-    # The model repository names the checkpoint, so the command line does not.
-    del checkpoint
+def _tritonserver(
+    *arguments: Any, checkpoint: str, target: ModelSpec, **options: Any
+) -> list[str]:
+    # The model repository has the checkpoint and the target's settings.
+    del checkpoint, target
     return launch.command(*arguments, **options)
 
 

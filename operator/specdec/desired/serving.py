@@ -227,6 +227,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         revision.launch,
         revision.directory,
         checkpoint=revision.checkpoint,
+        target=model.spec.target,
         exit_timeout_seconds=drain,
         connection_age_seconds=connection_age_seconds(model),
         tls=tls.files(model),

@@ -8,6 +8,7 @@ what clients may send. Probes of the kubelet reach no port on localhost, so they
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from specdec.api.model_spec import ModelSpec
 from specdec.triton.launch import SPAWNED_RANKS, program_path
 from specdec.triton.layout import Launch
 from specdec.triton.probes import Programs
@@ -20,18 +21,34 @@ OPTIONS = "options.yaml"
 _PYTHON = ("python3", "-I", "-S")
 
 
-def command(launch: Launch, directory: str, *, checkpoint: str, **_: object) -> list[str]:
+def command(
+    launch: Launch, directory: str, *, checkpoint: str, target: ModelSpec, **_: object
+) -> list[str]:
     """Arguments of the server's container; all other settings are in the options file.
+
+    That file has limits and parallelism too. They are also flags, because flags have defaults, and
+    a release in which flags override the file would serve with these.
 
     Args:
         launch: not used; the server is one process, which starts its own ranks.
         directory: the directory of the options file.
         checkpoint: the directory of the target.
+        target: the target's settings.
     """
     del launch
+    limits, split = target.limits, target.parallelism
+    flags = {
+        "--max_batch_size": limits.max_batch_size,
+        "--max_num_tokens": limits.max_num_tokens,
+        "--max_seq_len": limits.max_seq_len,
+        # These spellings are in all releases from 1.1 on; newer ones have longer names too.
+        "--tp_size": split.tensor,
+        "--pp_size": split.pipeline,
+    }
     return [
         *("trtllm-serve", checkpoint, "--backend", "pytorch"),
         *("--host", ADDRESS, "--port", str(PORT)),
+        *(text for flag, value in flags.items() for text in (flag, str(value))),
         # The oldest spelling, which newer releases accept too.
         *("--extra_llm_api_options", f"{directory}/{OPTIONS}"),
     ]

@@ -123,7 +123,8 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ),
         ("NGram", "1.2.1", "speculation.method", "Lookahead", "choose method NGram"),
         ("PARD", "1.3.0", "runtime.version", "1.2.1", "DraftTarget, Eagle3, MTP, NGram, None"),
-        ("NGram", "1.2.1", "runtime.version", "0.20.0", "knows 0.21.0, 1.0.0"),
+        ("NGram", "1.2.1", "runtime.version", "0.21.0", "knows 1.1.0, 1.2.1"),
+        ("NGram", "1.2.1", "runtime.version", "1.0.0", "knows 1.1.0, 1.2.1"),
     ],
 )
 def test_bad_input_is_one_sentence(

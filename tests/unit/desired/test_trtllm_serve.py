@@ -6,14 +6,26 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from specdec import validation
 from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.pytorch import configuration
 from specdec.desired import measurement, network, policy, programs
 from specdec.openai.proxy.__main__ import _parser
 from specdec.pipeline import verification_result
 from support.simulated_cluster import IMAGES, World
 from unit.backends.pytorch_cases import Json, put, pytorch
+
+# Flags of trtllm-serve, each with the key of the options file.
+FLAGS = {
+    "max_batch_size": "max_batch_size",
+    "max_num_tokens": "max_num_tokens",
+    "max_seq_len": "max_seq_len",
+    "tp_size": "tensor_parallel_size",
+    "pp_size": "pipeline_parallel_size",
+}
 
 
 def served(path: str = "metadata", value: Any = None, version: str = "1.2.1") -> Json:
@@ -40,6 +52,25 @@ def test_only_the_proxy_has_ports() -> None:
     assert ports == {"http": 8000, "metrics": 8002}
     assert "volumes" not in proxy
     assert [mount["name"] for mount in proxy["volumeMounts"]] == ["tmp"]
+
+
+@pytest.mark.parametrize("version", ["1.1.0", "1.2.1", "1.3.0"])
+def test_limits_are_flags_with_the_values_of_the_options_file(version: str) -> None:
+    """`commands/serve.py` of 1.1 and 1.2 has these flags, with defaults such as 2 048 requests.
+
+    There the file overrides them. In 1.0 they overrode the file, and nothing promises the order.
+    """
+    cr = put(served(version=version), "target.parallelism", {"tensor": 2})
+    put(cr, "target.limits", {"maxBatchSize": 6, "maxInputLen": 100, "maxSeqLen": 900})
+    put(cr, "target.limits.maxNumTokens", 700)
+    server, _ = pod(cr)["containers"]
+    argv = server["command"][server["command"].index("trtllm-serve") :]
+    flags = {name: int(argv[argv.index(f"--{name}") + 1]) for name in FLAGS}
+    resource = SpeculativeModel.parse(cr)
+    facts = Facts(version=version, checkpoints={"target": Checkpoint("target", "a", "", 0, {})})
+    options = yaml.safe_load(configuration.options(resource, facts))
+    assert flags == {name: options[key] for name, key in FLAGS.items()}
+    assert flags["max_batch_size"] == 6
 
 
 def test_the_proxy_accepts_its_arguments_and_knows_the_servers_name() -> None:

@@ -35,7 +35,6 @@ _COMMON = frozenset(
     {
         "decoding_type",
         "max_draft_len",
-        "prompt_lookup_num_tokens",
         "max_concurrency",
         "draft_len_schedule",
         "acceptance_window",
@@ -167,7 +166,7 @@ def _speculation(data: Mapping[str, Any]) -> Speculation:
             "speculation does not work in pipeline stages: set pipeline_parallel_size to 1"
         )
     _known(own, _COMMON | _TYPES[kind], f"speculative_config of {kind}")
-    length = int(own.get("max_draft_len") or own.get("prompt_lookup_num_tokens") or 0)
+    length = int(own.get("max_draft_len") or 0)
     if length < 1:
         raise EngineError("speculative_config.max_draft_len is missing: set it to 1 or more")
     paths = [own[name] for name in _PATHS if own.get(name)]
