@@ -70,9 +70,14 @@ class Templates:
                 result = await self._exchange(encoded(setup))
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._end()
+            limit = (
+                f"was not compiled within {_START_SECONDS} s"
+                if isinstance(error, TimeoutError)
+                else f"takes more than {self._seconds:g} s of processor time, or too much memory, "
+                "to compile"
+            )
             raise TemplateStartError(
-                f"the chat template was not compiled within {_START_SECONDS} s; "
-                "name another file with --chat-template"
+                f"the chat template {limit}; name another file with --chat-template"
             ) from error
         if "error" in result:
             await self._end()
