@@ -39,6 +39,15 @@ _CLOSED: tuple[tuple[str, tuple[Network, ...]], ...] = (
     ("an unspecified address", _networks("0.0.0.0/8", "::/128")),
     ("a multicast address", _networks("224.0.0.0/4", "ff00::/8", "255.255.255.255/32")),
 )
+# The blocks of IANA's registries of special-purpose addresses (2025) that are not in the ranges
+# above and below. Some are reachable everywhere, but no source of models is there: anycast
+# addresses of tunnels lead to a router near by. Python's own table differs between its releases.
+_RESERVED = _networks(
+    *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+    *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4"),
+    *("64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32"),
+    *("2620:4f:8000::/48", "3fff::/20", "5f00::/16"),
+)
 PRIVATE = _networks("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 LINK_LOCAL = _networks("169.254.0.0/16", "fe80::/10")
 
@@ -65,6 +74,14 @@ class Networks:
             ValueError: `text` is no IP address.
         """
         address = _embedded(ip_address(text.partition("%")[0]))
+        inner = _isatap(address)
+        if inner is None:
+            return self._refusal(address)
+        if any(network.version == 6 and address in network for network in self.allowed):
+            return self._refusal(address)
+        return self._refusal(address) or self._refusal(inner)
+
+    def _refusal(self, address: Address) -> str | None:
         matching = [n for n in self.allowed if n.version == address.version and address in n]
         for kind, closed in _CLOSED:
             for network in closed:
@@ -76,6 +93,8 @@ class Networks:
         private = (network for network in PRIVATE if network.version == address.version)
         if any(address in network for network in private):
             return "a private or cluster address"
+        if any(network.version == address.version and address in network for network in _RESERVED):
+            return "a reserved address"
         public = isinstance(address, IPv4Address) or address in _GLOBAL
         return None if public and address.is_global else "a reserved address"
 
@@ -92,6 +111,13 @@ def _embedded(address: Address) -> Address:
     if address in _PREFIX_64 or (address in _COMPATIBLE and low > 1):
         return IPv4Address(low)
     return address
+
+
+def _isatap(address: Address) -> IPv4Address | None:
+    """The IPv4 address to which a router of ISATAP sends packets for an IPv6 address."""
+    interface = int(address) & 0xFFFFFFFFFFFFFFFF
+    is_tunnel = isinstance(address, IPv6Address) and interface >> 32 in (0x5EFE, 0x2005EFE)
+    return IPv4Address(interface & 0xFFFFFFFF) if is_tunnel else None
 
 
 def _inside(inner: Network, outer: Network) -> bool:

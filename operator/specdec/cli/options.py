@@ -99,8 +99,12 @@ def report_errors() -> Iterator[None]:
 
 
 def print_text(text: str, *, nl: bool = True) -> None:
-    """Print a model's text: unchanged to a file, with control characters escaped to a terminal."""
-    typer.echo(plain(text, _KEPT) if sys.stdout.isatty() else text, nl=nl)
+    """Print a model's or a log's text with its control characters escaped.
+
+    Pagers, the logs of CI systems and `cat` of a saved file interpret them like a terminal.
+    `--json` prints a text exactly.
+    """
+    typer.echo(plain(text, _KEPT), nl=nl)
 
 
 def address(params: Mapping[str, Any]) -> str:
