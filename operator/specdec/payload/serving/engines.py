@@ -38,7 +38,7 @@ HEADER = "specdec-probe"
 # Above the ten seconds for which a drain waits for an engine that may be between two steps.
 _QUIET = 15.0
 # Timeouts of a request for a token, a readiness check, a request to the server itself, a stream.
-_ANSWER, _CHECK, _REPLY, _STREAM = 5.0, 8.0, 4.0, 2.0
+_ANSWER, _CHECK, _REPLY, _STREAM = 5.0, 8.0, 4.0, 4.0
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
 _POLL = 0.25
