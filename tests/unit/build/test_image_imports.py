@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,8 @@ from image_imports import Site
 
 from specdec.backends.pytorch import image as pytorch
 from specdec.backends.tensorrt import image as tensorrt
-from support.image_tree import RELEASES, copied, write
-from unit.build.image import Image
+from support.image_tree import RELEASES, copied, openai, write
+from unit.build.image import BUILD, Image
 
 NEWEST = next(release for release in RELEASES if release.tag == "26.07")
 WHOLE = next(release for release in RELEASES if release.tag == "release-image")
@@ -74,6 +77,28 @@ def test_a_build_in_26_07_starts_no_program_without_the_copy(tmp_path: Path) -> 
     assert reason == "ImageMismatch"
     assert "cannot start: cannot import name 'PartReasoningText'" in message
     assert image.programs() == []
+
+
+def test_the_copy_lets_a_build_in_26_07_run_its_programs(tmp_path: Path) -> None:
+    image = Image(tmp_path / "image", "1.2.1", checked=True)
+    site, copy = image.root / "site", copied(tmp_path / "packages")
+    for path in site.glob("openai*"):
+        shutil.rmtree(path)
+    openai(site, "1.107.3")
+    folder = f"image_packages.use.__defaults__ = ({str(copy)!r},)"
+    (image.root / "plan.json").write_text(json.dumps(image.plan()), "utf-8")
+    arguments = ["--plan", f"{image.root}/plan.json", "--image", f"{image.root}/image.json"]
+    run = f"import build_engine, image_packages, sys; {folder}; sys.exit(build_engine.main())"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", run, *arguments],
+        env={**image.environment(), "PYTHONPATH": f"{site}:{BUILD.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "openai 1.109.1 replaces 1.107.3 of the image\n" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "trtllm-build" in image.programs()
 
 
 def test_a_module_that_the_image_lacks_is_named(tmp_path: Path, capsys: Capture) -> None:
@@ -141,6 +166,7 @@ SOURCES = {
     "no module of a package": ("", "import package.absent", "No module named 'package.absent'"),
     "a package that may be elsewhere": ("", "import elsewhere", ""),
     "a source of a newer Python": ("type X = int\n'''", "from other import anything", ""),
+    "the standard library": ("", "from ssl import CERT_NONE\nimport json.absent", ""),
     "the file of a module": ("", "from other import __file__", ""),
 }
 
@@ -175,6 +201,18 @@ def test_only_where_the_programs_run_a_missing_package_is_a_problem(tmp_path: Pa
     assert image_imports.problems(starts, Site([str(tmp_path)], live=False)) == ()
     (clause,) = image_imports.problems(starts, Site([str(tmp_path)], live=True))
     assert clause == "tensorrt_llm cannot start: No module named 'no_such_package_of_ours'"
+
+
+def test_a_script_may_import_modules_beside_it(tmp_path: Path) -> None:
+    """As scripts of TensorRT-LLM's examples do; a module of the same name may be elsewhere."""
+    (tmp_path / "site/tensorrt_llm").mkdir(parents=True)
+    (tmp_path / "site/tensorrt_llm/__init__.py").write_text("here = 1\n")
+    (tmp_path / "site/utils.py").write_text("")
+    script = tmp_path / "convert.py"
+    script.write_text("import beside\nfrom utils import load\nfrom tensorrt_llm import here, x\n")
+    site = Site([str(tmp_path / "site")], live=True)
+    clauses = image_imports.problems({"convert.py": str(script)}, site)
+    assert clauses == ("convert.py cannot start: cannot import name 'x' from 'tensorrt_llm'",)
 
 
 def test_this_machines_packages_have_no_problem() -> None:

@@ -56,7 +56,7 @@ class Site:
             place = self.path(parent)
             # A module that defines names while it runs may define modules too.
             return self.missing(parent) if place is None else self.names(place) is not None
-        return self._live and module not in sys.stdlib_module_names and not _specified(module)
+        return self._live and not _specified(module)
 
     def names(self, place: Path) -> frozenset[str] | None:
         """The names that a module's source defines; None if the source does not show them all."""
@@ -112,12 +112,19 @@ def _clauses(starts: Mapping[str, str], site: Site) -> Iterator[str]:
             seen.add(place)
             for statement in imported_statements(parsed(place)):
                 for module, name in _targets(statement, place, site):
+                    # A script may import modules beside it, wherever it searches for them.
+                    if str(place) == start and not _is_own(module):
+                        continue
                     error = _error(module, name, site)
                     if error:
                         yield f"{label} cannot start: {error}"
-                    if module.partition(".")[0] == _OWN:
+                    if _is_own(module):
                         waiting += _chain(module, site)
                         waiting += _chain(f"{module}.{name}", site) if name else ()
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == _OWN
 
 
 def _chain(module: str, site: Site) -> Iterator[Path]:
@@ -141,7 +148,12 @@ def _targets(
 
 
 def _error(module: str, name: str, site: Site) -> str:
-    """The message of Python's error for an import; empty if it can succeed."""
+    """The message of Python's error for an import; empty if it can succeed.
+
+    The standard library is complete, and parts of it define names in ways of their own.
+    """
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return ""
     if site.missing(module):
         return f"No module named '{module}'"
     place = site.path(module)
