@@ -215,6 +215,7 @@ def test_a_script_may_import_modules_beside_it(tmp_path: Path) -> None:
     assert clauses == ("convert.py cannot start: cannot import name 'x' from 'tensorrt_llm'",)
 
 
+@pytest.mark.slow
 def test_this_machines_packages_have_no_problem() -> None:
     """Large packages import each other in every way that Python has."""
     site = Path(pytest.__file__).parents[1]
