@@ -59,7 +59,7 @@ class EngineReason(Reason):
         "ImageMismatch",
         "the server's image differs from what this release of specdec expects of "
         "`runtime.version`: another version, other templates of Triton's models, or programs "
-        "with other flags",
+        "with other flags or with imports that fail",
         "set `spec.runtime.image` or `spec.runtime.version` as the message states; `specdec image "
         "check` lists all differences",
     )
