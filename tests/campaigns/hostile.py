@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,34 +106,42 @@ def program(name: str, upstream: int) -> Iterator[Program]:
 
 
 async def attacked(running: Program, count: int, seed: int) -> Outcome:
-    """Send hostile clients and meanwhile good requests.
+    """Send hostile clients from another process, and meanwhile good requests from this one.
 
     Args:
         running: the program.
         count: number of hostile clients.
         seed: of their kinds.
     """
-    outcome, random_numbers = Outcome(), random.Random(seed)
-    left = count
+    await started(running)
+    outcome = Outcome()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as attackers:
+        attack = attackers.submit(_attack, running.port, running.model, count, seed)
+        while not attack.done():
+            await answered(running, outcome)
+            running.peak.update(running.process.pid)
+            await asyncio.sleep(0.05)
+        outcome.ends = attack.result()
+    await answered(running, outcome)
+    return outcome
+
+
+def _attack(port: int, model: str, count: int, seed: int) -> Counter[tuple[str, str]]:
+    """Send hostile clients, and return their kinds with the first lines of the answers."""
+    random_numbers, ends = random.Random(seed), Counter[tuple[str, str]]()
+    numbers = iter(range(count))
 
     async def worker() -> None:
-        nonlocal left
-        while left > 0 and running.process.poll() is None:
-            left -= 1
-            kind, client = drawn(random_numbers, running.model)
-            outcome.ends[kind, await client.run(running.port)] += 1
-            running.peak.update(running.process.pid)
+        for _ in numbers:
+            kind, client = drawn(random_numbers, model)
+            ends[kind, await client.run(port)] += 1
 
-    await started(running)
-    good = asyncio.ensure_future(_good(running, outcome))
-    try:
+    async def all_workers() -> None:
         await asyncio.gather(*(worker() for _ in range(AT_A_TIME)))
-        await answered(running, outcome)
-    finally:
-        good.cancel()
-        with suppress(asyncio.CancelledError):
-            await good
-    return outcome
+
+    asyncio.run(all_workers())
+    return ends
 
 
 async def started(running: Program) -> None:
@@ -141,12 +151,6 @@ async def started(running: Program) -> None:
             if running.process.poll() is not None:
                 raise RuntimeError(f"the program ended with {running.process.returncode}")
             await asyncio.sleep(0.1)
-
-
-async def _good(running: Program, outcome: Outcome) -> None:
-    while True:
-        await answered(running, outcome)
-        await asyncio.sleep(0.05)
 
 
 async def answered(running: Program, outcome: Outcome) -> None:

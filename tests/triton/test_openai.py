@@ -241,13 +241,22 @@ def test_unusable_setting_is_one_sentence(newer_server: Server, tmp_path: Path) 
         running.__enter__()
 
 
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [(60_000, "no JSON that can be read"), (200_000, "more than 65536 JSON values")],
+)
 def test_hostile_bodies_do_not_reach_the_server(
-    newer_server: Server, server: Server, endpoint: OpenAIEndpoint, client: openai.OpenAI
+    newer_server: Server,
+    server: Server,
+    endpoint: OpenAIEndpoint,
+    client: openai.OpenAI,
+    size: int,
+    sentence: str,
 ) -> None:
     if server is not newer_server:
         pytest.skip("covered by the newest release")
-    with pytest.raises(openai.BadRequestError, match=r"no JSON that can be read"):
-        client.post("/completions", cast_to=object, content=b"[" * 200_000)
+    with pytest.raises(openai.BadRequestError, match=sentence):
+        client.post("/completions", cast_to=object, content=b"[" * size)
     answer = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=1)
     assert json.loads(answer.model_dump_json())["object"] == "text_completion"
 

@@ -20,6 +20,7 @@ from specdec.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.openai.http import protocol
 from specdec.openai.limits import Limits
 from specdec.openai.llm_api import LlmApi
+from specdec.openai.off_loop import set_switch_interval
 from specdec.openai.parsers import REASONING, TOOLS
 from specdec.openai.settings import Settings
 from specdec.openai.template import Templates, TemplateStartError
@@ -29,6 +30,7 @@ from specdec.openai.triton import Triton
 def main(arguments: list[str] | None = None) -> int:
     """Serve until a signal; the exit code is 2 for a setting that cannot be used."""
     options = _parser().parse_args(arguments)
+    set_switch_interval()
     try:
         uvloop.run(_serve(options))
     except (CheckpointError, ClientError, TemplateStartError) as error:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from specdec.openai.http import protocol
 from specdec.openai.limits import Limits
+from specdec.openai.off_loop import set_switch_interval
 from specdec.openai.proxy.app import Proxy, Settings
 from specdec.openai.proxy.upstream import Upstream
 
@@ -21,6 +22,7 @@ _BACKLOG = 2048
 def main(arguments: list[str] | None = None) -> int:
     """Serve until a signal; the exit code is 2 for a setting that cannot be used."""
     options = _parser().parse_args(arguments)
+    set_switch_interval()
     try:
         uvloop.run(_serve(options))
     except (OSError, ValueError) as error:
