@@ -96,7 +96,8 @@ class Footprint:
         parts: bytes that are used before any cache, by name.
         kv_per_token: bytes of a token in the cache.
         sequence: tokens of the longest sequence, in whole blocks.
-        full_batch: tokens of a full batch of such sequences; more is never used.
+        full_batch: tokens of a full batch of such sequences.
+        reuses_blocks: whether a cache uses more than a full batch, for blocks of earlier prompts.
         calibration: bytes that quantizing takes of each GPU of the build; 0 without it.
         build_gpus: GPUs of the build that quantizes.
     """
@@ -107,6 +108,7 @@ class Footprint:
     full_batch: int
     calibration: int = 0
     build_gpus: int = 0
+    reuses_blocks: bool = False
 
 
 def footprint(engine: EngineSizes) -> Footprint:

@@ -22,6 +22,8 @@ _DRIVER = 0.01
 # Planned caches get at most this share of the free memory, which is the default of
 # kv_cache_free_gpu_mem_fraction. The rest is a reserve. Caches that the spec fixes may take more.
 _SPENDABLE = 0.9
+# The runtime counts the tokens of a cache in 32 bits.
+_MOST_TOKENS = (2**31 - 1) // BLOCK * BLOCK
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -126,7 +128,7 @@ def plan(
     drawn = {gpu.name: sum(caches.get((gpu.name, r), 0) for r in gpu.roles) for gpu in gpus}
     rooms = {gpu.name: int(gpu.free * _SPENDABLE) - drawn[gpu.name] for gpu in gpus}
     rates = {r: f.kv_per_token for r, f in footprints.items() if r not in tokens}
-    caps = {role: footprints[role].full_batch for role in rates}
+    caps = {role: _cap(footprints[role]) for role in rates}
     tokens |= _divided(rooms, gpus, rates, caps)
     caches |= {
         (gpu.name, role): tokens[role] * rates[role]
@@ -145,6 +147,11 @@ def plan(
         short=tuple(r for r, f in footprints.items() if tokens[r] < f.sequence),
         tight=tuple(r for r, f in footprints.items() if tokens[r] < f.full_batch),
     )
+
+
+def _cap(need: Footprint) -> int:
+    """The most tokens of a planned cache; a multiple of a block."""
+    return _MOST_TOKENS if need.reuses_blocks else need.full_batch
 
 
 def _mib(server: Server, gpu_mib: int, others: Mapping[str, int]) -> int:

@@ -51,6 +51,19 @@ class Backend(Protocol):
         Called only for a backend on GPUs.
         """
 
+    def sized(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
+    ) -> SpeculativeModel:
+        """The resource with the limits that the spec leaves to the backend.
+
+        Unchanged if the backend builds engines, or if a size is not known.
+
+        Args:
+            model: the resource.
+            checkpoints: by role.
+            gpu_mib: memory of each GPU of the target in MiB.
+        """
+
     def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """The engines for the checkpoints in `facts`; none if the backend serves checkpoints.
 

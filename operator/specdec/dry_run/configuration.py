@@ -13,6 +13,8 @@ from specdec.backends.facts import Checkpoint
 from specdec.dry_run.resource import InputError
 from specdec.jobs import configuration_facts
 
+# The length before rotary scaling, from which the fact `maxPosition` follows.
+_POSITIONS = "positions"
 # The fetch Job's names of facts, by the key of a Hugging Face configuration.
 _SIZES = {
     "vocab_size": "vocabSize",
@@ -22,6 +24,7 @@ _SIZES = {
     "num_attention_heads": "heads",
     "num_key_value_heads": "kvHeads",
     "head_dim": "headDim",
+    "max_position_embeddings": _POSITIONS,
 }
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
@@ -74,9 +77,12 @@ def facts(path: Path) -> dict[str, Any]:
     architectures = config.get("architectures")
     if isinstance(architectures, list) and architectures:
         result["architecture"] = str(architectures[0])[:80]
+    length = configuration_facts.positions(config) if _POSITIONS in result else None
+    result.pop(_POSITIONS, None)
     dtype = config.get("dtype") or config.get("torch_dtype")
     more = {
         **configuration_facts.facts(config),
+        "maxPosition": length,
         "dtype": str(dtype)[:16] if dtype else None,
         "parameters": configuration_facts.parameters(config),
         "quantization": configuration_facts.quantization(config, {}),

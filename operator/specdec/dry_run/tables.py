@@ -105,6 +105,9 @@ def _runtime(plan: Json) -> Table:
         row(table, f"devices of the {role}", ", ".join(map(str, ids)) or "none (CPU)")
         if ranks.get(role):
             row(table, f"MPI ranks of the {role}", ", ".join(map(str, ranks[role])))
+    for role, limits in runtime.get("limits", {}).items():
+        text = ", ".join(f"{name} {value}" for name, value in limits.items())
+        row(table, f"limits of the {role}", text)
     if "draft" in runtime["devices"] or not runtime.get("maxDraftTokens"):
         return table
     if "draft" in {item["role"] for item in plan["checkpoints"]}:

@@ -10,11 +10,14 @@ from typing import Any
 from specdec.jobs.checkpoint_config import (
     INTEGER_LIMIT,
     Config,
+    number,
     optional_number,
     section,
     short_text,
 )
 
+# A larger number of positions is no length of a context; scaled, it would exceed 64 bits.
+_POSITIONS_LIMIT = 2**48
 # Names of one number in the configurations of different model families, the usual name first.
 _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token")
 _EXPERTS_PER_TOKEN_OLDER = ("num_selected_experts", "moe_topk", "moe_top_k", "moe_k")
@@ -40,6 +43,26 @@ def facts(config: Config) -> dict[str, int | str | None]:
         "cacheWidth": _sum(config, "kv_lora_rank", "qk_rope_head_dim"),
         **_latent(config),
     }
+
+
+def positions(config: Config) -> int:
+    """The context length in tokens, after rotary scaling.
+
+    Raises:
+        JobError: CheckpointCorrupt: it is not stated, or no positive number.
+    """
+    length, scaling = number(config, "max_position_embeddings"), section(config, "rope_scaling")
+    kind = scaling.get("rope_type") or scaling.get("type")
+    factor = scaling.get("factor")
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
+        return length
+    original = optional_number(scaling, "original_max_position_embeddings")
+    if max(length, original or 0) >= _POSITIONS_LIMIT:
+        return length
+    if original is not None:
+        return max(length, int(original * factor))
+    # With these two types, max_position_embeddings states the length before scaling.
+    return int(length * factor) if kind in ("linear", "dynamic") else length
 
 
 def quantization(config: Config, modelopt: Config) -> str | None:

@@ -24,8 +24,6 @@ from specdec.jobs.checkpoint_config import number, optional_number, section
 from specdec.jobs.result import JobError
 from specdec.jobs.weights import corrupt
 
-# A larger number of positions is no length of a context; scaled, it would exceed 64 bits.
-_POSITIONS_LIMIT = 2**48
 _INDEX = "model.safetensors.index.json"
 
 
@@ -107,29 +105,13 @@ def _without_weights(folder: Path) -> dict[str, Any]:
         "heads": heads,
         "kvHeads": number(config, "num_key_value_heads", heads),
         "headDim": number(config, "head_dim", max(1, hidden // heads)),
-        "maxPosition": _positions(config),
+        "maxPosition": configuration_facts.positions(config),
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
         "quantization": configuration_facts.quantization(config, _modelopt(folder)),
         **configuration_facts.facts(config),
         **tokenizer_facts.facts(folder, config),
     }
-
-
-def _positions(config: Mapping[str, Any]) -> int:
-    """The context length in tokens, after rotary scaling."""
-    positions, scaling = number(config, "max_position_embeddings"), section(config, "rope_scaling")
-    kind = scaling.get("rope_type") or scaling.get("type")
-    factor = scaling.get("factor")
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
-        return positions
-    original = optional_number(scaling, "original_max_position_embeddings")
-    if max(positions, original or 0) >= _POSITIONS_LIMIT:
-        return positions
-    if original is not None:
-        return max(positions, int(original * factor))
-    # With these two types, max_position_embeddings states the length before scaling.
-    return int(positions * factor) if kind in ("linear", "dynamic") else positions
 
 
 def _modelopt(folder: Path) -> Mapping[str, Any]:

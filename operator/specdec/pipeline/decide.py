@@ -76,7 +76,7 @@ def decide(model: SpeculativeModel, observed: Observed, images: Images) -> Decis
     for stage in CHAIN:
         outcome = stage(context)
         outcomes.append(outcome)
-        context = replace(context, facts=outcome.facts)
+        context = replace(context, facts=outcome.facts, model=outcome.model or context.model)
         if not outcome.proceed:
             break
     else:

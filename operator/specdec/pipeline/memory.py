@@ -1,7 +1,7 @@
 """MemoryFits: whether the models fit on the GPU product, before a GPU builds anything."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,18 @@ _MOST_PERCENT = 1_000_000
 
 
 def memory(context: Context) -> Outcome:
-    """Plan the memory of the GPUs. Later stages get the tokens of each key/value cache."""
+    """Plan the memory of the GPUs.
+
+    Later stages get the tokens of each key/value cache, and the limits that the spec leaves open.
+    """
+    outcome = _planned(context)
+    model = outcome.model or context.model
+    roles = backends.of(model).ranks(model).devices
+    limits = {role: model.models[role].limits.model_dump(by_alias=True) for role in roles}
+    return replace(outcome, status={"plan": {**outcome.status.get("plan", {}), "limits": limits}})
+
+
+def _planned(context: Context) -> Outcome:
     model = context.model
     if not support(model.spec.runtime.backend).on_gpus:
         return _outcome(
@@ -36,26 +47,34 @@ def memory(context: Context) -> Outcome:
         message = _unknown_gpu(model, unknown)
         return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, message)
     backend = backends.of(model)
-    needs = backend.memory(model, context.facts.checkpoints)
     ranks = backend.ranks(model)
+    model = backend.sized(model, context.facts.checkpoints, known["target"])
+    needs = backend.memory(model, context.facts.checkpoints)
     missing = [role for role in ranks.devices if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
         return _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
     planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
-    return _judge(context, planned, needs)
+    if model is context.model:
+        return _judge(context, planned, needs)
+    # The formula of these limits lets sequences of full length wait for each other.
+    outcome = _judge(replace(context, model=model), replace(planned, tight=()), needs)
+    return replace(_with_limits(outcome, model), model=model)
 
 
-def fits(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> bool:
-    """Whether a resource fits the GPUs that it names; False if a size is not known."""
+def replan(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> MemoryPlan | None:
+    """The plan of a resource; None if it does not fit its GPUs, or if a size is not known."""
     totals = {role: _total(model.gpu(role)) for role in model.models}
     known = {role: total for role, total in totals.items() if total is not None}
+    if known.keys() < totals.keys():
+        return None
     backend = backends.of(model)
+    model = backend.sized(model, checkpoints, known["target"])
     needs, ranks = backend.memory(model, checkpoints), backend.ranks(model)
-    if known.keys() < totals.keys() or not ranks.devices.keys() <= needs.keys():
-        return False
+    if not ranks.devices.keys() <= needs.keys():
+        return None
     planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
-    return planned.fits and not _quantizing(model, planned, needs)
+    return planned if planned.fits and not _quantizing(model, planned, needs) else None
 
 
 def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]) -> Outcome:
@@ -66,9 +85,11 @@ def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]
     if problem or not planned.fits:
         message += _advice(context)
     if planned.fits and not problem:
-        reason = (
-            MemoryReason.TIGHT_GPU_MEMORY if planned.tight else MemoryReason.SUFFICIENT_GPU_MEMORY
-        )
+        if planned.tight:
+            reason = MemoryReason.TIGHT_GPU_MEMORY
+        else:
+            reason = MemoryReason.SUFFICIENT_GPU_MEMORY
+            message += memory_advice.unused(context.model, planned, _replanned(context))
         return _outcome(context, "True", reason, message, planned, planned.kv_tokens)
     if severity == "Enforce":
         return _outcome(context, "False", MemoryReason.INSUFFICIENT_GPU_MEMORY, message, planned)
@@ -82,6 +103,15 @@ def _judge(context: Context, planned: MemoryPlan, needs: Mapping[str, Footprint]
         )
     disabled = "spec.checks.memory is Disabled"
     return _outcome(context, "True", MemoryReason.UNCHECKED, disabled, planned, tokens)
+
+
+def _with_limits(outcome: Outcome, model: SpeculativeModel) -> Outcome:
+    """The outcome whose message has the limits that the spec leaves open."""
+    values = model.spec.target.limits.model_dump(by_alias=True)
+    text = ", ".join(f"{name} {value}" for name, value in values.items())
+    (condition,) = outcome.conditions
+    message = f"{condition.message}; limits follow from checkpoint and memory: {text}"
+    return replace(outcome, conditions=(replace(condition, message=message),))
 
 
 def _outcome(
@@ -169,14 +199,22 @@ def _quantizing(
     return ""
 
 
+def _replanned(context: Context) -> Callable[[SpeculativeModel], MemoryPlan | None]:
+    """A function that plans a changed resource; None if a stage refuses it."""
+    checkpoints = context.facts.checkpoints
+    facts = {role: checkpoint.facts for role, checkpoint in checkpoints.items()}
+
+    def replanned(changed: SpeculativeModel) -> MemoryPlan | None:
+        if not memory_advice.accepted(changed, facts, context.images):
+            return None
+        return replan(changed, checkpoints)
+
+    return replanned
+
+
 def _advice(context: Context) -> str:
     """The changes that make the models fit, as the end of the message."""
-    model, checkpoints = context.model, context.facts.checkpoints
-    facts = {role: checkpoint.facts for role, checkpoint in checkpoints.items()}
-    texts = memory_advice.alternatives(
-        model, facts, context.images, lambda changed: fits(changed, checkpoints)
-    )
-    return memory_advice.sentence(texts)
+    return memory_advice.sentence(memory_advice.alternatives(context.model, _replanned(context)))
 
 
 def _crowded(device: Device) -> str:

@@ -9,14 +9,22 @@ from specdec.api.gpus import products
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.backends.finding import CheckpointFacts
+from specdec.backends.memory_plan import MemoryPlan
 from specdec.validation import compatibility
 
 # GPUs of one pod: common nodes have no more.
 _GPUS = 8
 # No message advises limits below these: such a service would be of little use.
 _LEAST_TOKENS = 512
+# Less than this share of a GPU is not worth a warning.
+_EMPTY_PERCENT = 25
+# Batch sizes that a message advises are multiples of this; the definition allows the largest.
+_BATCHES = 8
+_LARGEST_BATCH = 4096
 _PLACES = {"target": ("target",), "draft": ("speculation", "draftTarget", "draft")}
 _Body = dict[str, Any]
+# The plan of a changed resource; None if it is refused, or if it does not fit.
+Replan = Callable[[SpeculativeModel], MemoryPlan | None]
 
 
 @dataclass(frozen=True)
@@ -27,26 +35,43 @@ class Change:
     model: SpeculativeModel
 
 
-def alternatives(
-    model: SpeculativeModel,
-    facts: Mapping[str, CheckpointFacts],
-    images: Images,
-    fits: Callable[[SpeculativeModel], bool],
-) -> list[str]:
-    """What to change, as parts of a sentence; always at least one.
+def alternatives(model: SpeculativeModel, replan: Replan) -> list[str]:
+    """What to change in a resource that does not fit, as parts of a sentence; at least one."""
+    kinds = (_splits(model), _products(model), _limits(model))
+    usable = (next((c.text for c in changes if replan(c.model)), "") for changes in kinds)
+    return list(filter(None, usable)) or [
+        "choose a smaller model, or a checkpoint that is quantized"
+    ]
 
-    Args:
-        model: a resource that does not fit.
-        facts: of its checkpoints, by role.
-        images: of the release.
-        fits: whether the memory plan of a changed resource fits.
-    """
-    texts = []
-    for changes in (_splits(model), _products(model), _limits(model)):
-        usable = (c for c in changes if _accepted(c.model, facts, images) and fits(c.model))
-        if (change := next(usable, None)) is not None:
-            texts.append(change.text)
-    return texts or ["choose a smaller model, or a checkpoint that is quantized"]
+
+def unused(model: SpeculativeModel, planned: MemoryPlan, replan: Replan) -> str:
+    """A warning about memory that the limits leave empty; empty if little is left."""
+    fullest = max(planned.devices, key=lambda device: device.used)
+    empty = 100 - fullest.percent
+    if empty < _EMPTY_PERCENT:
+        return ""
+    text = f"; warning: {empty} % of GPU {fullest.name} stay empty"
+    best = _larger_batch(model, replan)
+    return f"{text}: raise limits.maxBatchSize to {best} to use more of it" if best else text
+
+
+def _larger_batch(model: SpeculativeModel, replan: Replan) -> int | None:
+    """The largest batch of full sequences that fits, a multiple of 8; None if none is larger."""
+    limits = [spec.limits for spec in model.models.values()]
+    # A step has a token of each request at least.
+    most = min(own.max_num_tokens for own in limits)
+    present = min(own.max_batch_size for own in limits)
+    low, high = present // _BATCHES, min(most, _LARGEST_BATCH) // _BATCHES
+    while low < high:
+        middle = (low + high + 1) // 2
+        batch = middle * _BATCHES
+        places = {(*_PLACES[role], "limits", "maxBatchSize"): batch for role in model.models}
+        changed = replan(_changed(model, places))
+        if changed is None or changed.tight:
+            high = middle - 1
+        else:
+            low = middle
+    return low * _BATCHES if low * _BATCHES > present else None
 
 
 def sentence(texts: list[str]) -> str:
@@ -55,7 +80,7 @@ def sentence(texts: list[str]) -> str:
     return f"{', '.join(first)}, or {last}" if first else last
 
 
-def _accepted(
+def accepted(
     model: SpeculativeModel, facts: Mapping[str, CheckpointFacts], images: Images
 ) -> bool:
     """Whether the stages before the memory plan accept a resource."""

@@ -37,6 +37,7 @@ class Outcome:
         delete_last: objects to delete once the status reports what they show.
         status: fields that are merged into the resource's status.
         requeue_after: seconds until the next reconcile; None where a watch event is enough.
+        model: the resource for later stages; None if it is unchanged.
     """
 
     conditions: tuple[Condition, ...]
@@ -47,6 +48,7 @@ class Outcome:
     delete_last: tuple[Ref, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     requeue_after: float | None = None
+    model: SpeculativeModel | None = None
 
 
 Stage = Callable[[Context], Outcome]

@@ -76,3 +76,16 @@ def test_volume_of_a_dense_pair_is_compared_with_both_models(tmp_path: Path) -> 
 
     assert result.exit_code == 1
     assert "set it to 35Gi or more" in result.stderr
+
+
+def test_plan_prints_the_limits_that_follow_from_a_configuration(tmp_path: Path) -> None:
+    sample = write_sample(tmp_path, "pytorch-ngram", target__limits=None)
+    configuration = given(tmp_path, LLAMA_8B | {"max_position_embeddings": 131072})
+
+    plan = plan_json("-f", sample, *configuration)
+    shown = " ".join(run("plan", "-f", sample, *configuration).stdout.split())
+
+    limits = plan["plan"]["limits"]["target"]
+    assert limits["maxSeqLen"] == 32768
+    text = ", ".join(f"{name} {value}" for name, value in limits.items())
+    assert f"limits of the target {text}" in shown

@@ -8,7 +8,7 @@ from specdec.backends.facts import Checkpoint, Engine, Facts, Images
 from specdec.backends.footprint import Footprint
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend
-from specdec.backends.pytorch import configuration, memory, methods, rules
+from specdec.backends.pytorch import configuration, limits, memory, methods, rules
 from specdec.desired import trtllm_serve
 from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan, Server
@@ -51,6 +51,12 @@ class PyTorch:
     ) -> Mapping[str, Footprint]:
         """Estimates from the numbers of the checkpoints."""
         return memory.footprints(model, checkpoints)
+
+    def sized(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
+    ) -> SpeculativeModel:
+        """Limits that follow from the checkpoint and the memory, where the spec has none."""
+        return limits.sized(model, checkpoints, gpu_mib, self.ranks(model))
 
     def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """None: the LLM API serves checkpoints as they are."""

@@ -35,6 +35,7 @@ def footprints(
         return {}
     parts = {role: footprint(engine) for role, engine in engines.items() if engine is not None}
     target, draft = parts["target"], parts.get("draft")
+    target = replace(target, reuses_blocks=model.spec.target.kv_cache.reuse)
     if draft is None:
         return {"target": target}
     together = target.parts | {f"Draft{name}": size for name, size in draft.parts.items()}

@@ -53,6 +53,13 @@ class Reference:
         del model, checkpoints
         return {}
 
+    def sized(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
+    ) -> SpeculativeModel:
+        """Unchanged: limits are built into engines."""
+        del checkpoints, gpu_mib
+        return model
+
     def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """An engine for each model."""
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)

@@ -59,6 +59,13 @@ class TensorRT:
         """Estimates from the numbers of the checkpoints."""
         return memory.footprints(model, checkpoints)
 
+    def sized(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
+    ) -> SpeculativeModel:
+        """Unchanged: limits are built into engines."""
+        del checkpoints, gpu_mib
+        return model
+
     def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:
         """An engine for each model, built or prebuilt."""
         return tuple(self.engine(model, facts.checkpoints[role], facts) for role in model.models)
