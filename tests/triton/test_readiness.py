@@ -7,9 +7,11 @@ With leaders, or an orchestrator that spawns its ranks, it reports ready only af
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -22,9 +24,13 @@ from pathlib import Path
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
+from specdec.payload.serving import alive
 from specdec.triton import launch, start
+from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
+from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.programs import local
+from support.shipped_pair import PAIR
 from support.triton_client import ask, text
 from support.triton_server import Server
 from triton.probed_pod import (
@@ -91,6 +97,53 @@ def assert_pod_is_left_unready(made: Pod, failed: str) -> None:
     assert made.fails("readiness", f"{failed} gave no token within")
     assert made.reports_itself_ready()
     assert f"{failed}: no token and no progress" in made.probe("liveness")
+
+
+@pytest.mark.parametrize("model", ["preprocessing", TARGET, DRAFT])
+def test_dead_process_of_a_model_takes_its_pod_out_at_once(
+    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, model: str
+) -> None:
+    """The kubelet needs one failure; what still arrives at the endpoint is to be sent again.
+
+    On a node, such a pod stayed in the Service for 53 to 87 s and answered with 400. The hook
+    began after the liveness probe had failed, and waited for clients that only got errors.
+    """
+    with (
+        Server(executable, render(draft_target_plan), tmp_path) as server,
+        OpenAIEndpoint(server.url, PAIR / "target") as endpoint,
+    ):
+        made = pod(server, tmp_path)
+        assert made.probe("startup") == made.probe("readiness") == ""
+        os.kill(server.process_of(model), signal.SIGKILL)
+        until(lambda: bool(made.probe("readiness")), lambda: "the pod stays ready")
+        assert made.probe("readiness") == made.probe("liveness") == alive.DEAD
+        assert made.reports_itself_ready()
+        status, answer = complete(endpoint)
+        assert (status, "is not healthy" in answer) == (
+            (503, True) if model == TARGET else (200, False)
+        )
+        hook = launch.pre_stop(
+            PLAIN,
+            linger_seconds=3600,
+            reconnect_seconds=3600,
+            exit_timeout_seconds=3600,
+            metrics_port=server.metrics_port,
+            client_ports=(server.http_port, server.grpc_port),
+        )
+        subprocess.run(local(hook), check=True, timeout=DEADLINE_SECONDS)
+
+
+def complete(endpoint: OpenAIEndpoint) -> tuple[int, str]:
+    """Ask the endpoint for a completion; return its status and its body."""
+    body = json.dumps({"model": MODEL, "prompt": "def f(", "max_tokens": 4}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{endpoint.url}/completions", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
+            return int(reply.status), reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
 
 
 @pytest.mark.parametrize("failed", ENGINES)
@@ -203,7 +256,10 @@ def test_probes_reach_a_server_whose_http_is_closed(
         assert made.probe("readiness") == ""
         (tmp_path / "key").write_text(launch.PROBE_KEY)
         made.age()
-        assert "gave no token" in made.probe("readiness")
+        until(
+            lambda: "gave no token" in made.probe("readiness"),
+            lambda: "the probe needs no key",
+        )
         for path in ("/v2/models/ensemble/config", "/v2/models/stats", "/v2"):
             with pytest.raises(urllib.error.HTTPError, match="403"):
                 urllib.request.urlopen(

@@ -30,6 +30,8 @@ _EARLY = 1
 # Seconds. The kubelet counts the first period from the pod's creation, when no container runs, so
 # that a longer period would delay every start.
 _STARTUP_PERIOD = 1
+# Seconds. A pod whose readiness probe does not end leaves its Service after this time.
+_HANGS = 30
 # Seconds. Three failures restart the server, 20 to 30 seconds after it began to fail.
 _LIVENESS_PERIOD = 10
 # Seconds. An engine with work may show no progress for at least this long before a probe fails.
@@ -58,6 +60,8 @@ class Front:
         packages: whether the server needs `desired/packages.py`: it imports TensorRT-LLM's Python
             package in an image of Triton.
         attempt_seconds: how long one run of the startup probe may take.
+        readiness_failures: how often in a row the readiness probe fails before the pod leaves its
+            Service. That of Triton counts the problems that may pass itself.
     """
 
     ports: Mapping[str, int]
@@ -82,6 +86,7 @@ class Front:
     verification: str = ""
     packages: bool = False
     attempt_seconds: int = _ATTEMPT
+    readiness_failures: int = 1
 
     def clients(self, model: SpeculativeModel) -> tuple[str, ...]:
         """The ports that serve clients; HTTP is left out if its port only reports health."""
@@ -145,11 +150,12 @@ class Front:
         )
         # The runs follow each other without a pause.
         attempts = math.ceil(budget_seconds / (attempt - _EARLY))
+        failures = self.readiness_failures
         return {
             "startupProbe": _probe(
                 programs.startup, attempts, _STARTUP_PERIOD, self.attempt_seconds
             ),
-            "readinessProbe": _probe(programs.readiness, 3, _PERIOD, 10),
+            "readinessProbe": _probe(programs.readiness, failures, _PERIOD, _HANGS // failures),
             "livenessProbe": _probe(programs.liveness, 3, _LIVENESS_PERIOD, 9),
         }
 
@@ -213,6 +219,7 @@ TRTLLM_SERVE = Front(
     verification="OpenAI",
     # The server aborts a request whose client disconnects, and a first token may take this long.
     attempt_seconds=30,
+    readiness_failures=3,
 )
 # By the name in the backend's row of api/support.yaml.
 _FRONTS = {"Triton": TRITON, "LlmApi": LLM_API, "TrtllmServe": TRTLLM_SERVE}

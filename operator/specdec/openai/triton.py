@@ -54,7 +54,13 @@ _STOP_SECONDS = 600.0
 _LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
 # Parts of the messages by which the BLS, Triton and the engines report that they are busy.
 _BUSY = ("again later", "Exceeds maximum queue size", "Maximum queue size of ")
-_FAILED = ("its process ended during the call", "is not ready", "is unavailable", "unload")
+_FAILED = (
+    "its process ended during the call",
+    "' is not healthy",  # the process of a Python model has died
+    "is not ready",
+    "is unavailable",
+    "unload",
+)
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,8 @@ async def test_lost_server_is_unavailable_and_not_ready() -> None:
         ("as many long prompts waiting as it has room for: send this one again later", 429,
          "rate_limit_exceeded"),
         ("tensorrt_llm: its process ended during the call: ask again", 503, "server_unavailable"),
+        ("tensorrt_llm: Stub process 'tensorrt_llm_0_0' is not healthy.", 503,
+         "server_unavailable"),
         ("Request for unknown model: 'tensorrt_llm_bls' is not ready", 503, "server_unavailable"),
     ],
 )  # fmt: skip

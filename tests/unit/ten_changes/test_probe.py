@@ -23,7 +23,8 @@ def test_changed_probe_touches_one_production_file(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(
         "desired/front.py",
-        ("_probe(programs.readiness, 3, _PERIOD, 10)", "_probe(programs.readiness, 3, 7, 20)"),
+        ("_HANGS = 30", "_HANGS = 20"),
+        ("failures, _PERIOD, _HANGS", "failures, 7, _HANGS"),
     )
 
     assert scratch.run(PROGRAM).split() == ["20", "7"]

@@ -1,5 +1,7 @@
 """The preStop hook: which connections and requests it waits for, and for how long."""
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -9,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.processes import DEADLINE_SECONDS
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.payload.serving import drain
+from unit.triton import fake_models
 
 # The tables contain: the listener of 8001 (0x1F41); two connections to it, one closed by its
 # client; a connection to port 8001 of another machine; and an IPv6 connection to 8000.
@@ -176,3 +179,23 @@ def test_without_metrics_the_end_of_the_connections_is_the_end_of_the_requests(
         assert drain.drain(0, 0.5, 0, 0, {port})
         assert time.monotonic() - started >= 0.5, "a client is connected"
         client.close()
+
+
+@PROC
+def test_hook_of_a_server_with_a_dead_model_waits_only_for_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients only get errors until they connect anew, to another pod."""
+    waits: list[str] = []
+    monkeypatch.setattr(time, "sleep", lambda _: waits.append("lingers"))
+    monkeypatch.setattr(drain, "await_disconnected", lambda *_: waits.append("clients"))
+    monkeypatch.setattr(drain, "await_idle", lambda *_: waits.append("work"))
+    port = 59321
+    with fake_models.server(tmp_path, port) as process:
+        drain.drain(5.0, 40.0, 30.0, 8002, {port, 59322})
+        assert waits == ["lingers", "clients", "work"]
+        os.kill(process, signal.SIGKILL)
+        until(lambda: drain.refuses({port}), lambda: "the process is not dead")
+        waits.clear()
+        drain.drain(5.0, 40.0, 30.0, 8002, {port, 59322})
+        assert waits == ["work"]

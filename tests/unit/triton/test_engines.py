@@ -20,6 +20,7 @@ from specdec.payload.serving import alive, engines
 from specdec.payload.serving.engines import Plan, Record
 from unit.client import fake_server
 from unit.client.fake_server import Script
+from unit.triton import fake_models
 from unit.triton.fake_engines import DRAFT, PATIENCE, TARGET, Server
 
 # Timeouts in seconds of a request that the fake server answers, and of one that it does not.
@@ -294,11 +295,11 @@ def test_dead_rank_is_reported_before_anybody_has_waited_for_it(server: Server) 
     plan = server.plan(ranks=2, mark=mark)
     ranks = [rank(mark, number) for number in range(2)]
     try:
-        until(lambda: engines.ranks(mark) == 2, lambda: "the ranks do not run")
+        until(lambda: alive.ranks(mark) == 2, lambda: "the ranks do not run")
         engines.startup(plan)
         assert engines.readiness(plan) == ""
         os.killpg(ranks[1].pid, signal.SIGKILL)
-        until(lambda: engines.ranks(mark) == 1, lambda: "the rank runs")
+        until(lambda: alive.ranks(mark) == 1, lambda: "the rank runs")
         assert engines.readiness(plan) == "1 of 2 ranks have died"
     finally:
         for process in ranks:
@@ -327,4 +328,42 @@ def test_main_runs_a_probe_on_a_plan_in_json(server: Server) -> None:
     rest = {"engines": [TARGET], "seconds": 2, "patience": 60}
     assert engines.main("startup", json.dumps(plan | rest)) == ""
     server.ready = False
-    assert engines.main("readiness", json.dumps(plan | rest)) == "the server is not ready"
+    runs = [engines.main("readiness", json.dumps(plan | rest)) for _ in range(3)]
+    assert runs == ["", "", "the server is not ready"]
+
+
+def test_problem_that_may_pass_is_reported_at_the_third_run_in_a_row(server: Server) -> None:
+    """The kubelet takes the pod out at the first failure, so the probe counts the runs."""
+    plan = server.plan(engines=(TARGET,))
+    engines.startup(plan)
+    problem = "the server is not ready"
+    for ready, reported in [
+        (False, ""),
+        (False, ""),
+        (True, ""),
+        (False, ""),
+        (False, ""),
+        (False, problem),
+        (False, problem),
+        (True, ""),
+        (False, ""),
+    ]:
+        server.ready = ready
+        assert engines.certain(plan) == reported
+    server.ready = True
+    engines.startup(plan)  # the container has restarted: its runs begin anew
+    server.ready = False
+    assert [engines.certain(plan) for _ in range(2)] == ["", ""]
+
+
+def test_dead_process_of_a_model_fails_readiness_at_the_first_run(
+    server: Server, tmp_path: Path
+) -> None:
+    """For 53 to 87 s its pod stayed in the Service, and clients got HTTP 400."""
+    plan = server.plan(engines=(TARGET,))
+    engines.startup(plan)
+    with fake_models.server(tmp_path, plan.http) as process:
+        assert engines.certain(plan) == ""
+        os.kill(process, signal.SIGKILL)
+        until(lambda: bool(engines.certain(plan)), lambda: "the probe reports no dead process")
+        assert engines.certain(plan) == alive.DEAD

@@ -2,11 +2,12 @@
 
 When the process of a Python model has died, Triton still reports itself and every model as live
 and ready. It refuses requests to that model until the server restarts. The dead process stays in
-the process table as a zombie, because Triton does not wait for it.
+the process table as a zombie, because Triton does not wait for it. The readiness probe
+(`engines.py`) and the preStop hook (`drain.py`) find it with the functions of this program.
 
-An engine that stops answering does not start again by itself either. The readiness probe
-(`engines.py`) records when each one last gave proof that it works. This probe fails when an engine
-has failed, and its last proof is older than the given time.
+An engine that stops answering does not start again by itself either. The readiness probe records
+when each one last gave proof that it works. This probe fails when an engine has failed, and its
+last proof is older than the given time.
 
 Arguments: the port of HTTP, and that time in seconds. Exits 1 with a message, which becomes an
 event of the pod.
@@ -24,6 +25,7 @@ STATE = Path(os.environ.get("SPECDEC_ENGINES", "/tmp/specdec-engines"))  # noqa:
 # The name of a model's process, as the kernel shortens it.
 _STUB = "(triton_python_b)"
 _SECONDS = 3.0
+DEAD = "the process of a model has died: the server refuses its requests"
 
 
 def dead(port: int, proc: Path = Path("/proc")) -> Iterator[int]:
@@ -36,6 +38,21 @@ def dead(port: int, proc: Path = Path("/proc")) -> Iterator[int]:
         # A test machine runs other servers as well.
         if f"--http-port={port}" in _read(proc / parent / "cmdline").split("\0"):
             yield int(folder.name)
+
+
+def ranks(mark: str, proc: Path = Path("/proc")) -> int:
+    """The number of running tritonservers with an argument that starts with `mark`."""
+    return sum(_rank(folder / "cmdline", mark.encode()) for folder in proc.glob("[0-9]*"))
+
+
+def _rank(cmdline: Path, mark: bytes) -> bool:
+    try:
+        # A dead process whose parent has not waited for it has no arguments.
+        argv = cmdline.read_bytes().split(b"\0")
+    except OSError:
+        return False
+    # mpirun's own command line contains the same arguments: the program's name differs.
+    return argv[0].endswith(b"tritonserver") and any(word.startswith(mark) for word in argv)
 
 
 def live(port: int) -> bool:
@@ -68,7 +85,7 @@ def check(port: int, patience: float, proc: Path = Path("/proc")) -> str | None:
     if not live(port):
         return f"the server does not answer on port {port}"
     if any(dead(port, proc)):
-        return "the process of a model has died: the server refuses its requests"
+        return DEAD
     if names := list(failed(patience)):
         return f"{', '.join(names)}: no token and no progress for more than {patience:g} s"
     return None

@@ -7,6 +7,10 @@ connection, and until no model has work. gRPC connections end by themselves: at 
 server makes the client reconnect, and the Service routes it to another pod. HTTP connections have
 no such limit, so the wait for connections is bounded.
 
+If a model's process has died, the server refuses requests. The pod has left its Service, because
+its readiness probe has failed, so the hook waits only until no model has work. Clients that are
+still connected then connect anew, to another pod.
+
 With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
 kills its ranks shortly after, which would cut the server's own drain. So the hook sends SIGTERM to
 rank 0 first. When rank 0 ends, the other ranks end by themselves, and mpirun after them.
@@ -18,12 +22,14 @@ that identifies the server of rank 0. A server that has already ended counts as 
 """
 
 import http.client
+import importlib
 import os
 import signal
 import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 _POLL = 0.2
 # Clients that connect for each request have no connection open between requests.
@@ -77,6 +83,17 @@ def connections(ports: Collection[int], net: Path = Path("/proc/net")) -> int:
             _, local, _, state, *_ = line.split()
             count += state == _ESTABLISHED and int(local.rpartition(":")[2], 16) in ports
     return count
+
+
+def refuses(ports: Collection[int]) -> bool:
+    """Whether a model's process of the server with one of these ports has died."""
+    # Front ends without such processes come without the program.
+    if not Path(__file__).with_name("alive.py").exists():
+        return False
+    # Tests load this file without its folder in the path.
+    sys.path.insert(0, str(Path(__file__).parent))
+    alive: Any = importlib.import_module("alive")
+    return any(any(alive.dead(port)) for port in ports)
 
 
 def await_disconnected(ports: Collection[int], deadline: float) -> None:
@@ -147,8 +164,9 @@ def drain(
     Returns:
         Whether rank 0 ended in time; true without `mark`.
     """
-    time.sleep(linger)
-    await_disconnected(clients, time.monotonic() + reconnecting)
+    if not refuses(clients):
+        time.sleep(linger)
+        await_disconnected(clients, time.monotonic() + reconnecting)
     deadline = time.monotonic() + timeout
     if port:
         await_idle(port, deadline)

@@ -14,6 +14,10 @@ shows progress.
 
 The server must also answer a gRPC stream (`streams.py`), which can fail on its own.
 
+One failure of readiness takes the pod out of its Service. The death of a process fails at once:
+the server refuses requests until it restarts. Any other problem may pass, so it fails at the third
+run in a row.
+
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
 attempt) and `patience` (seconds). If the models answer with text, it has `answer`. Unless streams
 need a certificate, it has their port `grpc`, and `encrypted` with TLS. For a server with several
@@ -39,6 +43,8 @@ HEADER = "specdec-probe"
 _QUIET = 15.0
 # Timeouts of a request for a token, a readiness check, a request to the server itself, a stream.
 _ANSWER, _CHECK, _REPLY, _STREAM = 5.0, 8.0, 4.0, 4.0
+# Runs in a row at which a problem that may pass is reported.
+_RUNS = 3
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
 _POLL = 0.25
@@ -122,17 +128,46 @@ def startup(plan: Plan) -> str:
         time.sleep(_POLL)
     page, now = _page(plan.metrics), time.monotonic()
     save({engine: Record(now, progress(page, engine, plan.answer)) for engine in plan.engines})
+    _count("")
     return ""
 
 
+def certain(plan: Plan) -> str:
+    """The problem of `readiness`: if no process has died, only at the third run in a row."""
+    if problem := dead(plan):
+        return problem
+    problem = check(plan)
+    return problem if _count(problem) >= _RUNS else ""
+
+
 def readiness(plan: Plan) -> str:
-    """Check a server that has started; returns its problem, or the empty string."""
+    """The present problem of a server that has started; or the empty string."""
+    return dead(plan) or check(plan)
+
+
+def dead(plan: Plan) -> str:
+    """Whether a process of the server has died, in one sentence; or the empty string."""
+    alive = _beside("alive")
+    if any(alive.dead(plan.http)):
+        return str(alive.DEAD)
+    if not plan.ranks:
+        return ""
+    records, running = load(), alive.ranks(plan.mark)
+    record = records.setdefault("ranks", Record(time.monotonic()))
+    record.failed = running < plan.ranks
+    if not record.failed:
+        record.at = time.monotonic()
+    save(records)
+    return f"{plan.ranks - running} of {plan.ranks} ranks have died" if record.failed else ""
+
+
+def check(plan: Plan) -> str:
+    """The present problem of a server whose processes run, which may pass; or the empty string."""
     deadline = time.monotonic() + _CHECK
     if not ready(plan.http):
         return "the server is not ready"
     records = load()
-    problems = [_ranks(plan, records)] if plan.ranks else []
-    problems += [_streams(plan, records)] if plan.grpc else []
+    problems = [_streams(plan, records)] if plan.grpc else []
     page = _page(plan.metrics)
     for engine in plan.engines:
         record = records.setdefault(
@@ -143,21 +178,27 @@ def readiness(plan: Plan) -> str:
     return "; ".join(problem for problem in problems if problem)
 
 
-def _ranks(plan: Plan, records: dict[str, Record]) -> str:
-    record = records.setdefault("ranks", Record(time.monotonic()))
-    running = ranks(plan.mark)
-    record.failed = running < plan.ranks
-    if not record.failed:
-        record.at = time.monotonic()
-        return ""
-    return f"{plan.ranks - running} of {plan.ranks} ranks have died"
+def _count(problem: str) -> int:
+    """Count a run with a problem; a run without one begins anew."""
+    file = STATE.with_name(f"{STATE.name}-runs")
+    try:
+        runs = int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        runs = 0
+    runs = runs + 1 if problem else 0
+    file.write_text(str(runs), "ascii")
+    return runs
+
+
+def _beside(name: str) -> Any:
+    """Another program of the folder, as a module."""
+    # Python's option -I leaves out the folder of the program.
+    sys.path.insert(0, str(Path(__file__).parent))
+    return importlib.import_module(name)
 
 
 def _streams(plan: Plan, records: dict[str, Record]) -> str:
-    # Python's option -I leaves out the folder of the program.
-    sys.path.insert(0, str(Path(__file__).parent))
-    streams: Any = importlib.import_module("streams")
-    problem: str = streams.problem(plan.grpc, _STREAM, encrypted=plan.encrypted)
+    problem: str = _beside("streams").problem(plan.grpc, _STREAM, encrypted=plan.encrypted)
     record = records.setdefault("gRPC streams", Record(time.monotonic()))
     record.failed = bool(problem)
     if not problem:
@@ -254,21 +295,6 @@ def value(page: str, name: str, engine: str, label: str = "") -> float | None:
     return sum(values) if values else None
 
 
-def ranks(mark: str, proc: Path = Path("/proc")) -> int:
-    """The number of running tritonservers with an argument that starts with `mark`."""
-    return sum(_rank(folder / "cmdline", mark.encode()) for folder in proc.glob("[0-9]*"))
-
-
-def _rank(cmdline: Path, mark: bytes) -> bool:
-    try:
-        # A dead process whose parent has not waited for it has no arguments.
-        argv = cmdline.read_bytes().split(b"\0")
-    except OSError:
-        return False
-    # mpirun's own command line contains the same arguments: the program's name differs.
-    return argv[0].endswith(b"tritonserver") and any(word.startswith(mark) for word in argv)
-
-
 def load() -> dict[str, Record]:
     """The records of the last probe."""
     try:
@@ -303,7 +329,7 @@ def _get(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
-_PROBES: Mapping[str, Callable[[Plan], str]] = {"startup": startup, "readiness": readiness}
+_PROBES: Mapping[str, Callable[[Plan], str]] = {"startup": startup, "readiness": certain}
 
 
 def main(probe: str, text: str) -> str:
