@@ -82,7 +82,9 @@ def fetch(
             for role in plan["models"]
         }
         configurations = {role: item.configuration() for role, item in artifacts.items()}
-        judge(plan, {role: facts for role, facts in configurations.items() if facts})
+        # Without any facts, only heads can be judged: by the target that they are for.
+        known = {r: facts for r, facts in configurations.items() if facts or r == "heads"}
+        judge(plan, known)
         # Equal content is stored once.
         needed = dict(item.space() for item in artifacts.values())
         volume.require_space(checkpoints, sum(needed.values()))

@@ -91,19 +91,23 @@ class Node:
         return text
 
 
-def node(root: Path, method: str) -> Node:
-    """Return a node for a resource of tiny models whose checkpoints are on claims."""
-    cr = resource(method)
+def node(root: Path, method: str, *, own_claim: bool = False) -> Node:
+    """Return a node for a resource of tiny models whose checkpoints are on claims.
+
+    With `own_claim` they are on the claim on which the resource stores everything.
+    """
+    storage = {"existingClaim": "reference-pair"} if own_claim else {"size": "1Gi"}
+    cr = resource(method, storage=storage)
     models = [cr["spec"]["target"]]
     if method == "DraftTarget":
         models.append(cr["spec"]["speculation"]["draftTarget"]["draft"])
     for model in models:
         role = model["source"]["pvc"]["path"]
         model["limits"] = LIMITS
-        folder = root / "sources" / role / role
+        folder = root / "models" / role if own_claim else root / "sources" / role / role
         Tiny(seed=len(role)).write(folder)
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
-    (root / "models").mkdir()
+    (root / "models").mkdir(exist_ok=True)
     return Node(World(cr), root)
 
 
@@ -136,6 +140,30 @@ def test_jobs_publish_a_repository_for_checkpoints(method: str, tmp_path: Path) 
     assert f"/models/checkpoints/{status['models'][0]['digest']}" in configs
     for name in (p.name for p in local_node.volume.glob("*/*") if p.is_dir()):
         assert re.fullmatch(r"[0-9a-f]{64}", name), "an unfinished directory is left"
+
+
+@pytest.mark.slow
+def test_jobs_serve_checkpoints_of_the_own_claim_in_place(tmp_path: Path) -> None:
+    local_node = node(tmp_path, "DraftTarget", own_claim=True)
+    world = local_node.world
+    world.bind()
+    for component in ("fetch", "engine", "publish"):
+        world.step()
+        for name in world.named(component):
+            local_node.run(name)
+    world.step()
+
+    assert world.condition("RepositoryReady")["status"] == "True", world.cr["status"]
+    for entry in world.cr["status"]["models"]:
+        stored = local_node.volume / "checkpoints" / entry["digest"]
+        own = local_node.volume / entry["role"]
+        assert {path.name for path in stored.iterdir()} == {path.name for path in own.iterdir()}
+        assert all(path.is_symlink() for path in stored.iterdir())
+        # Pods mount the volume in different directories.
+        moved = tmp_path / f"elsewhere-{entry['role']}"
+        local_node.volume.rename(moved)
+        assert (moved / stored.relative_to(local_node.volume) / "config.json").is_file()
+        moved.rename(local_node.volume)
 
 
 def test_python_models_are_published() -> None:

@@ -17,6 +17,7 @@ from support.simulated_cluster import resource
 from unit.backends.pytorch_cases import pytorch
 from unit.jobs.checkpoints import config, tensors, tokenizer, visible, write
 from unit.jobs.fake_hub import Hub, serving
+from unit.pipeline.tensorrt import tensorrt
 
 ReadResult = Callable[[], dict[str, Any]]
 OWN = Volume("own", "uid", single_node=True)
@@ -137,6 +138,23 @@ def test_heads_of_another_method_are_refused_before_any_weights(
     assert judged(cr, volume, tmp_path) == result.PERMANENT
 
     assert read_result()["error"]["reason"] == "HeadsMethodMismatch"
+    assert weights(hubs) == []
+
+
+def test_target_that_no_heads_of_the_method_fit_is_refused_before_any_weights(
+    hubs: dict[str, Hub], volume: Path, tmp_path: Path, read_result: ReadResult
+) -> None:
+    hubs["target"].files = hub_files(**{"config.json": config(architectures=["Qwen2ForCausalLM"])})
+    cr = tensorrt("Medusa")
+    for place, hub in zip(
+        (cr["spec"]["target"], cr["spec"]["speculation"]["medusa"]), hubs.values(), strict=True
+    ):
+        field = "source" if "source" in place else "heads"
+        place[field] = {"huggingFace": {"repo": "acme/model", "endpoint": hub.url}}
+
+    assert judged(cr, volume, tmp_path) == result.PERMANENT
+
+    assert read_result()["error"]["reason"] == "TargetArchitectureMismatch"
     assert weights(hubs) == []
 
 
