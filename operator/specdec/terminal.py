@@ -6,18 +6,19 @@ colors.
 
 import io
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, cast
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
 from specdec.api.text import plain
 
-__all__ = ["ago", "grid", "plain", "row", "screen", "waiting"]
+__all__ = ["ago", "fits", "grid", "items", "plain", "row", "screen", "waiting"]
 
 # Columns where the output is not a terminal: no line is wrapped.
 _FILE_WIDTH = 100_000
@@ -75,6 +76,27 @@ def row(table: Table, *cells: Any, style: str | None = None) -> None:
         *(cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in cells),
         style=style,
     )
+
+
+def fits(table: Table, width: int) -> bool:
+    """Whether a table needs at most `width` columns, with no cell wrapped."""
+    unlimited = Console(width=_FILE_WIDTH, file=io.StringIO())
+    return unlimited.measure(table).maximum <= width
+
+
+def items(entries: Iterable[tuple[str | Text, str | Text, str]]) -> Group:
+    """A list in place of a table that does not fit.
+
+    Args:
+        entries: for each item its first line, usually its name; its figures; and a message.
+    """
+    lines: list[Text | Padding] = []
+    for name, details, message in entries:
+        lines.append(name if isinstance(name, Text) else Text(plain(name)))
+        shown = details if isinstance(details, Text) else Text(plain(details))
+        below = (shown, Text(plain(message), "dim"))
+        lines += [Padding(text, (0, 0, 0, 2)) for text in below if text]
+    return Group(*lines)
 
 
 def ago(seconds: float) -> str:

@@ -8,7 +8,6 @@ repository with this tree and the tag of the release.
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,13 +75,6 @@ def line(*begin: str, has: str = "") -> list[str]:
         if tuple(command[: len(begin)]) == begin and has in " ".join(command)
     ]
     return only
-
-
-def build_wheel(folder: Path) -> None:
-    """Build the package that a release uploads to the package index."""
-    uv = Path(sys.executable).with_name("uv")
-    argv = [str(uv), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
-    subprocess.run(argv, check=True, capture_output=True)
 
 
 def _programs(folder: Path) -> Path:

@@ -1,20 +1,19 @@
-"""README's `pip install`: the command line from an index, in a new virtual environment."""
+"""README's `pip install`: the command line from the checkout, in a new virtual environment."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 from cluster import binaries
-from e2e.released import build_wheel, line
+from e2e.released import line
 from e2e.world import World
 from specdec import __version__
 from support.quickstarts import ROOT
 
 
-def test_command_line_of_the_index_reaches_the_node(
+def test_command_line_of_the_checkout_reaches_the_node(
     world: World, served: str, tmp_path: Path
 ) -> None:
-    build_wheel(tmp_path / "index")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
     desk = tmp_path / "desk"
     desk.mkdir()
@@ -23,18 +22,17 @@ def test_command_line_of_the_index_reaches_the_node(
         "PATH": ":".join(map(str, programs)),
         "HOME": str(tmp_path),
         "KUBECONFIG": str(world.kubeconfig),
-        "PIP_FIND_LINKS": str(tmp_path / "index"),
         # The test never imports most modules, so pip need not compile them.
         "PIP_COMPILE": "0",
         "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
     }
 
-    def run(*argv: str) -> str:
-        done = subprocess.run(argv, cwd=desk, env=environment, capture_output=True, text=True)
+    def run(*argv: str, folder: Path = desk) -> str:
+        done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    run(*line("pip", "install", has="[client]=="))
+    run(*line("pip", "install"), folder=ROOT)
     run("specdec", "check")
     address = ("--url", f"specm/{served}")
     assert run("specdec", "generate", *address, "--prompt", "def f(", "--max-tokens", "4")

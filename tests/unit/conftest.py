@@ -1,5 +1,6 @@
-"""Fixtures: a single trusted authority for all tests, and a browser for tests of pages."""
+"""Fixtures: a single trusted authority, no kubeconfig, and a browser for tests of pages."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def single_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("authorities") / "authority.pem"
     path.write_text(Path(certifi.where()).read_text("utf-8").partition(end)[0] + end)
     return path
+
+
+@pytest.fixture(autouse=True)
+def _without_kubeconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the login of this machine, whose namespace `specdec plan` would print."""
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
 
 
 @pytest.fixture(autouse=True)

@@ -51,9 +51,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (line,) = [c for c in typed(ROOT / "README.md") if c[:2] == ["pip", "install"]]
     folder = tmp_path_factory.mktemp("installed")
     run(UV, "venv", "--quiet", "--python", sys.executable, "environment", cwd=folder)
-    index = ("--find-links", str(wheel.parent), "--constraint", str(ROOT / "constraints.txt"))
+    index = ("--constraint", str(ROOT / "constraints.txt"))
     environment = {"VIRTUAL_ENV": str(folder / "environment")}
-    run(UV, *line, "--quiet", *index, cwd=folder, **environment)
+    run(UV, *line, "--quiet", *index, cwd=wheel.parent.parent, **environment)
     return folder / "environment" / "bin"
 
 

@@ -15,8 +15,8 @@ def main() -> int:
     except ModuleNotFoundError as error:
         # The operator's image has the package without the extra `client`.
         sys.stderr.write(
-            f"specdec: {error.name} is not installed; run: "
-            "pip install 'specdec-operator[client]'\n"
+            f"specdec: {error.name} is not installed; run in the checkout: "
+            "pip install '.[client]'\n"
         )
         return 2
     return 0

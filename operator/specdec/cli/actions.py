@@ -11,8 +11,9 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace, check_name
+from specdec.cli.completion import resources
 
-Name = Annotated[str, typer.Argument(help="A SpeculativeModel.")]
+Name = Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)]
 
 
 def suspend(

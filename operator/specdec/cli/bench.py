@@ -222,7 +222,7 @@ def _require_plots() -> None:
     """Raise BadRequestError before the measurement if nothing can draw."""
     if find_spec("matplotlib") is None:
         raise BadRequestError(
-            "--html needs matplotlib; run: pip install 'specdec-operator[client,plots]'"
+            "--html needs matplotlib; run in the checkout: pip install '.[client,plots]'"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from specdec.cli.cluster_options import check_name
+from specdec.cli.completion import backends, entries, head_methods
 from specdec.client.errors import BadRequestError
 
 _LONGEST_MINUTES = 7 * 24 * 60
@@ -20,12 +21,17 @@ class AccessMode(StrEnum):
     MANY = "ReadWriteMany"
 
 
-Backend = Annotated[str, typer.Option(help="TensorRT on GPUs, or Reference on CPUs.")]
+Backend = Annotated[
+    str, typer.Option(help="TensorRT on GPUs, or Reference on CPUs.", autocompletion=backends)
+]
 Output = Annotated[
     Path, typer.Option("-o", "--output", help="Folder of the state, the archive and the page.")
 ]
 Only = Annotated[
-    str | None, typer.Option(metavar="NAME,NAME,...", help="Entries to try; default: all.")
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...", help="Entries to try; default: all.", autocompletion=entries
+    ),
 ]
 Heads = Annotated[
     list[str] | None,
@@ -33,6 +39,7 @@ Heads = Annotated[
         metavar="METHOD=SOURCE",
         help="Checkpoint of heads for Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
         "OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
+        autocompletion=head_methods,
     ),
 ]
 HeadsTarget = Annotated[

@@ -11,17 +11,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
+from specdec.cli import kubectl
 from specdec.cli.cluster_options import check_name
+from specdec.cli.kubectl import PREFIX
 from specdec.cli.options import Protocol
-from specdec.client.errors import BadRequestError, UnreachableError
+from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 
-PREFIX = "specm/"
 _ADDRESS = re.compile(r"specm/(?P<name>[^:/]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/v1)?")
 # Ports of a service by what listens on them.
 _GRPC, _HTTP, _METRICS, _OPENAI = 8001, 8000, 8002, 9000
 _FORWARDING = re.compile(r"Forwarding from (?:127\.0\.0\.1|\[::1\]):([0-9]+) ")
 # kubectl must get the time to close its connection; then it is killed.
 _STOP_SECONDS = 5.0
+_SERVER_ERROR = re.compile(r"^Error from server \([A-Za-z]+\): ")
+# How many names to suggest if a name does not exist.
+_MAX_SUGGESTIONS = 8
 
 
 @contextmanager
@@ -35,7 +39,7 @@ def forwarded(params: Mapping[str, Any], *options: str) -> Iterator[dict[str, An
         options: the names of those that are addresses.
 
     Raises:
-        BadRequestError: an address is malformed, or there is no kubectl.
+        BadRequestError: an address is malformed, there is no such resource, or no kubectl.
         UnreachableError: kubectl cannot forward the port.
     """
     check_name("--namespace", params["namespace"])
@@ -54,7 +58,9 @@ def read_resource(params: Mapping[str, Any], address: str) -> dict[str, Any] | N
     if match is None:
         return None
     command = ["get", "specm", match["name"], "-o", "json"]
-    done = subprocess.run(_kubectl(params, *command), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        kubectl.command(params, *command), capture_output=True, text=True, check=False
+    )
     try:
         body = json.loads(done.stdout)
     except ValueError:
@@ -80,10 +86,7 @@ def _forward(params: Mapping[str, Any], option: str, address: str) -> Iterator[s
             if local is None:
                 process.wait()
                 errors.seek(0)
-                raise UnreachableError(
-                    f"kubectl cannot forward port {port} of service {match['name']}: "
-                    f"{_reason(errors.read())}"
-                )
+                raise _failure(params, match["name"], port, _reason(errors.read()))
             yield f"http://localhost:{local}/v1" if match["path"] else f"localhost:{local}"
         finally:
             _stop(process)
@@ -106,19 +109,12 @@ def _start(
             f"port in another way and set the address, for example localhost:{port}"
         )
     return subprocess.Popen(
-        _kubectl(params, "port-forward", f"service/{name}", f":{port}"),
+        kubectl.command(params, "port-forward", f"service/{name}", f":{port}"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
     )
-
-
-def _kubectl(params: Mapping[str, Any], verb: str, *arguments: str) -> list[str]:
-    """A command for the namespace and the context of the options."""
-    place = [f"--namespace={params['namespace']}"] if params["namespace"] else []
-    place += [f"--context={params['kube_context']}"] if params["kube_context"] else []
-    return [shutil.which("kubectl") or "kubectl", verb, *place, *arguments]
 
 
 def _local_port(process: "subprocess.Popen[str]") -> int | None:
@@ -136,6 +132,31 @@ def _local_port(process: "subprocess.Popen[str]") -> int | None:
 def _drain(lines: IO[str]) -> None:
     with lines:
         deque(lines, 0)
+
+
+def _failure(params: Mapping[str, Any], name: str, port: int, reason: str) -> ClientError:
+    """Why a port is not forwarded: there is no such resource, or the message of kubectl."""
+    if "(NotFound)" not in reason:
+        reason = _SERVER_ERROR.sub("", reason)
+        return UnreachableError(f"kubectl cannot forward port {port} of service {name}: {reason}")
+    where = (
+        f"namespace {params['namespace']}" if params["namespace"] else "the context's namespace"
+    )
+    done = subprocess.run(
+        kubectl.command(params, "get", "specm", "-o", "name"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = [line.rpartition("/")[2] for line in done.stdout.split()]
+    if name in names:
+        return UnreachableError(
+            f"SpeculativeModel {name} has no Service yet: specdec status {name} shows its stage"
+        )
+    if done.returncode:
+        return UnreachableError(f"there is no Service {name} in {where}: check name and namespace")
+    has = f"it has {', '.join(names[:_MAX_SUGGESTIONS])}" if names else "it has none"
+    return BadRequestError(f"there is no SpeculativeModel {name} in {where}: {has}")
 
 
 def _reason(errors: str) -> str:

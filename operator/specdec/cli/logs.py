@@ -8,12 +8,13 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace, check_name
+from specdec.cli.completion import resources
 from specdec.client.errors import BadRequestError
 
 
 def logs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A SpeculativeModel.")],
+    name: Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)],
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Wait for more lines and new pods.")
     ] = False,

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from specdec.api.text import plain
+from specdec.cli.completion import addresses
 from specdec.client.connection import Connection, headers, of_url
 from specdec.client.errors import BadRequestError, ClientError
 from specdec.client.model_names import BLS
@@ -34,7 +35,8 @@ Url = Annotated[
     str | None,
     typer.Option(
         help="host:port of Triton (default localhost:8001, 8000 for http), the base URL of an "
-        "OpenAI endpoint, or specm/NAME or specm/NAME/v1 of a cluster."
+        "OpenAI endpoint, or specm/NAME or specm/NAME/v1 of a cluster.",
+        autocompletion=addresses,
     ),
 ]
 Prompts = Annotated[

@@ -36,24 +36,29 @@ def plan(
 ) -> None:
     """Show what the operator would do with a resource, without a cluster.
 
-    Runs the operator's own decisions as if every Job and pod succeeded. Values that only a cluster
+    Runs the operator's own decisions as if every Job and pod succeeded. A resource without a
+    namespace gets that of the kubeconfig's context. Values that only a cluster
     or a fetch Job knows are marked. SPECDEC_OPERATOR_IMAGE and SPECDEC_REFERENCE_IMAGE set the
     images, as in the operator's Deployment.
 
     Exit status: 0 it would serve, 1 the API server or the operator would refuse it, 2 bad input.
     """
     with report_errors():
+        from specdec.cli.kubeconfig import namespace
         from specdec.dry_run import build_commands, difference, tables
         from specdec.dry_run.plan import make
         from specdec.dry_run.resource import read
         from specdec.dry_run.summary import summary
 
-        body, folders = read(file, version, diff), checkpoint_folders(checkpoint or [])
+        place = namespace()
+        body, folders = read(file, version, diff, place), checkpoint_folders(checkpoint or [])
         planned = make(body, images(), folders)
         steps = {} if planned.refusal else build_commands.of(planned, folders)
         result = summary(planned, steps)
         if diff is not None:
-            compared = difference.compare(_plan_before(read(diff), body, folders), planned)
+            compared = difference.compare(
+                _plan_before(read(diff, namespace=place), body, folders), planned
+            )
             if as_json:
                 result = {**result, "diff": compared}
             elif not planned.refusal:

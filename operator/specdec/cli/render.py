@@ -35,11 +35,13 @@ def render(
     2 bad input.
     """
     with report_errors():
+        from specdec.cli.kubeconfig import namespace
         from specdec.dry_run import rendering
         from specdec.dry_run.plan import make
         from specdec.dry_run.resource import read
 
-        plan = make(read(file, version), images(), checkpoint_folders(checkpoint or []))
+        body = read(file, version, namespace=namespace())
+        plan = make(body, images(), checkpoint_folders(checkpoint or []))
         exit_if_refused(plan)
         count = rendering.write(plan, output, force=force)
     typer.echo(f"{count} files in {output}")

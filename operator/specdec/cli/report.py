@@ -12,6 +12,7 @@ import typer
 
 from specdec.cli import options as opt
 from specdec.cli.cluster_options import KubeContext, Namespace, OperatorNamespace, check_name
+from specdec.cli.completion import resources
 from specdec.client.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def report(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A SpeculativeModel.")],
+    name: Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Archive; default: specdec-report-NAME-TIME.tar.gz."),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec.cli.completion import matching
+
 if TYPE_CHECKING:
     from specdec.backends.facts import Images
     from specdec.dry_run.plan import Plan
@@ -28,6 +30,7 @@ Checkpoints = Annotated[
         help="Local folder of a source (target, draft, heads, target-engine, draft-engine): "
         "inspected as by the fetch Job, so that compatibility and engine keys are real. A "
         "config.json in place of DIR is enough for the memory plan.",
+        autocompletion=lambda incomplete: matching((f"{role}=" for role in ROLES), incomplete),
     ),
 ]
 

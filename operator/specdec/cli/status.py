@@ -15,12 +15,16 @@ from specdec.cli.cluster_options import (
     check_names,
     scope,
 )
+from specdec.cli.completion import resources
 
 
 def status(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="A SpeculativeModel; default: a table of all.")
+        str | None,
+        typer.Argument(
+            help="A SpeculativeModel; default: a table of all.", autocompletion=resources
+        ),
     ] = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
@@ -67,12 +71,12 @@ async def _status(options: Mapping[str, Any]) -> None:
 def _print(resources: list[dict[str, Any]], name: str | None, where: str) -> None:
     from datetime import UTC, datetime
 
-    from specdec.inspect import tree
+    from specdec.inspect import overview, tree
     from specdec.terminal import screen
 
     if name is not None:
         tree.show(screen(), resources[0], datetime.now(UTC))
     elif resources:
-        tree.show_all(screen(), resources, datetime.now(UTC))
+        overview.show_all(screen(), resources, datetime.now(UTC))
     else:
         typer.echo(f"no SpeculativeModel in {where}", err=True)

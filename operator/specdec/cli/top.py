@@ -14,6 +14,7 @@ from specdec.cli.cluster_options import (
     check_names,
     scope,
 )
+from specdec.cli.completion import resources
 from specdec.client.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ _SHORTEST, _LONGEST = 1.0, 3600.0
 
 def top(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="A SpeculativeModel; default: all.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A SpeculativeModel; default: all.", autocompletion=resources),
+    ] = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     kube_context: KubeContext = None,

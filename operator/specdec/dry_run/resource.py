@@ -15,6 +15,7 @@ from specdec.api.model import API_VERSION, KIND, SpeculativeModel, explain
 from specdec.dry_run import yaml_reader
 from specdec.dry_run.admission import admit
 
+DEFAULT_NAMESPACE = "default"
 UNKNOWN_UID = "known-in-the-cluster"
 Body = dict[str, Any]
 
@@ -27,20 +28,26 @@ class RefusedError(InputError):
     """The API server would refuse the resource: one line for each problem."""
 
 
-def read(path: str, version: str | None = None, before: str | None = None) -> Body:
+def read(
+    path: str,
+    version: str | None = None,
+    before: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> Body:
     """Read the SpeculativeModel in a YAML file (`-` is stdin), without its status.
 
     Args:
         path: a file with one or several documents; other kinds are ignored.
         version: replaces spec.runtime.version.
         before: the file of the current resource; if its name is the same, rules on changes apply.
+        namespace: of a resource that names none.
 
     Raises:
         InputError: a file does not have exactly one resource.
         RefusedError: the API server would refuse the resource, or the current one.
     """
-    current = None if before is None else complete(load(before), before)
-    return complete(load(path), path, version, current)
+    current = None if before is None else complete(load(before), before, namespace=namespace)
+    return complete(load(path), path, version, current, namespace)
 
 
 def load(path: str) -> Body:
@@ -93,7 +100,11 @@ def _checked(body: Body, path: str) -> Body:
 
 
 def complete(
-    body: Body, path: str, version: str | None = None, before: Body | None = None
+    body: Body,
+    path: str,
+    version: str | None = None,
+    before: Body | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
 ) -> Body:
     """The resource as the API server would store it, with a namespace, uid and generation.
 
@@ -102,11 +113,12 @@ def complete(
         path: its file, for messages.
         version: replaces spec.runtime.version.
         before: the current resource; if its name is the same, rules on changes apply too.
+        namespace: of a resource that names none.
 
     Raises:
         RefusedError: the API server would refuse the resource, or the current one.
     """
-    defaults = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
+    defaults = {"namespace": namespace, "uid": UNKNOWN_UID, "generation": 1}
     body = {**body, "metadata": defaults | body["metadata"]}
     runtime = body["spec"].get("runtime")
     if version is not None and isinstance(runtime, dict):

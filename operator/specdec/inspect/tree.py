@@ -1,6 +1,6 @@
-"""Print what `status.read` returns: a tree of one resource, or a table of all.
+"""Print what `status.read` returns about one resource as a tree, for `specdec status NAME`.
 
-`specdec status` calls it. It only formats; all text from the cluster is escaped.
+It only formats; all text from the cluster is escaped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,55 +13,34 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from specdec.api.conditions import PROBLEMS
-from specdec.terminal import ago, grid, plain, row
+from specdec.inspect.overview import DONE, color, condition_of, multiple, since
+from specdec.terminal import fits, grid, items, plain, row
 
 Json = dict[str, Any]
-_DONE = frozenset({"Built", "Prebuilt"})
 _WHOLE = frozenset({"key", "name"})
 # Terminals with at least this many columns show messages in a column of their own.
 _WIDE = 120
+# Columns of the branches before each part.
+_BRANCHES = 8
 
 
 def show(console: Console, resource: Json, now: datetime) -> None:
     """Print one resource as a tree."""
     tree = Tree(_head(resource))
-    for title, part in _parts(resource, now, narrow=console.width < _WIDE):
+    for title, part in _parts(resource, now, console.width):
         tree.add(Text(title, style="bold")).add(part)
     console.print(tree)
 
 
-def show_all(console: Console, resources: Sequence[Json], now: datetime) -> None:
-    """Print summaries as a table with one line per resource."""
-    heads = ("namespace", "name", "method", "ready", "reason", "progress", "accept", "speed")
-    table = grid(*(head.upper() for head in (*heads, "age")), whole={"NAME", "NAMESPACE"})
-    for resource in resources:
-        ready = _condition(resource, "Ready")
-        speculation = resource.get("speculation", {})
-        row(
-            table,
-            resource["namespace"],
-            resource["name"],
-            resource["method"],
-            f"{resource.get('readyReplicas', 0)}/{resource['desiredReplicas']}",
-            Text(plain(ready.get("reason", "not reconciled")), _style(ready)),
-            _build_progress(resource),
-            _percent(speculation.get("acceptancePercent")),
-            _multiple(speculation.get("speedupPercent")),
-            _age(resource["createdAt"], now),
-        )
-    console.print(table)
-
-
 def _head(resource: Json) -> Text:
-    ready = _condition(resource, "Ready")
+    ready = condition_of(resource, "Ready")
     head = Text(plain(f"{resource['namespace']}/{resource['name']}"), style="bold")
     state = (
         "Suspended"
         if resource["suspended"]
         else resource.get("phase", "not yet reconciled by the operator")
     )
-    head.append(plain(f"  {state}"), style=_style(ready))
+    head.append(plain(f"  {state}"), style=color(ready))
     pods = f"{resource.get('readyReplicas', 0)} of {resource['desiredReplicas']} pods ready"
     head.append(
         plain(f"  {resource['method']} on {resource['backend']}, {pods}"), style="not bold"
@@ -72,12 +51,12 @@ def _head(resource: Json) -> Text:
     return head
 
 
-def _parts(resource: Json, now: datetime, *, narrow: bool) -> Iterator[tuple[str, RenderableType]]:
+def _parts(resource: Json, now: datetime, width: int) -> Iterator[tuple[str, RenderableType]]:
     if resource.get("conditions"):
-        show_stages = _narrow_stages if narrow else _stages
+        show_stages = _narrow_stages if width < _WIDE else _stages
         yield "stages", show_stages(resource["conditions"], now)
     if resource["jobs"]:
-        yield "jobs", _jobs(resource["jobs"], now)
+        yield "jobs", _jobs(resource["jobs"], now, width - _BRANCHES)
     if resource.get("engines"):
         yield "engines", _engines(resource)
     if resource.get("imageContract"):
@@ -86,7 +65,7 @@ def _parts(resource: Json, now: datetime, *, narrow: bool) -> Iterator[tuple[str
         yield "plan", _plan(resource["plan"])
     yield from _measurements(resource, now)
     if resource["pods"]:
-        yield "pods", _pods(resource["pods"], now)
+        yield "pods", _pods(resource["pods"], now, width - _BRANCHES)
     servers = resource.get("endpoints", [])
     if len(servers) > 1:
         yield "addresses", _addresses(servers)
@@ -112,8 +91,8 @@ def _addresses(servers: Sequence[Json]) -> Table:
 def _stages(conditions: Sequence[Json], now: datetime) -> Table:
     table = _grid("stage", "status", "reason", "age", "message")
     for condition in conditions:
-        age = _age(condition["lastTransitionTime"], now)
-        style = _style(condition)
+        age = since(condition["lastTransitionTime"], now)
+        style = color(condition)
         cells = (condition[key] for key in ("type", "status", "reason"))
         row(table, *(Text(plain(cell), style) for cell in cells), age, condition["message"])
     return table
@@ -124,24 +103,27 @@ def _narrow_stages(conditions: Sequence[Json], now: datetime) -> Group:
     width = max(len(condition["type"]) for condition in conditions)
     lines: list[RenderableType] = []
     for condition in conditions:
-        style = _style(condition)
+        style = color(condition)
         line = Text(f"{condition['type']:{width}}  ")
         line.append(plain(f"{condition['status']:7}  {condition['reason']}"), style)
-        line.append(f"  {_age(condition['lastTransitionTime'], now)}")
+        line.append(f"  {since(condition['lastTransitionTime'], now)}")
         lines += [line, Padding(Text(plain(condition["message"]), style="dim"), (0, 0, 0, 2))]
     return Group(*lines)
 
 
-def _jobs(jobs: Sequence[Json], now: datetime) -> Table:
+def _jobs(jobs: Sequence[Json], now: datetime, width: int) -> RenderableType:
     table = _grid("work", "name", "state", "progress", "age")
+    entries: list[tuple[str, Text, str]] = []
     for job in jobs:
         progress = f"{job['phase']} {job['percent']} %" if "percent" in job else ""
         if job["failures"]:
             progress = f"{progress} {job['failures']} failed".strip()
         style = {"Running": "yellow", "Failed": "red"}.get(job["state"], "")
-        state = Text(job["state"], style)
-        row(table, job["component"], job["name"], state, progress, _age(job["createdAt"], now))
-    return table
+        state, age = Text(job["state"], style), since(job["createdAt"], now)
+        row(table, job["component"], job["name"], state, progress, age)
+        cells = (Text(plain(job["component"])), state, Text(plain(progress)), Text(age))
+        entries.append((job["name"], _joined(*cells), ""))
+    return table if fits(table, width) else items(entries)
 
 
 def _engines(resource: Json) -> Table:
@@ -152,7 +134,7 @@ def _engines(resource: Json) -> Table:
         job = engine.get("job", "")
         latest = running.get(job, engine)
         state = engine.get("state", "")
-        if state not in _DONE and "percent" in latest:
+        if state not in DONE and "percent" in latest:
             state = f"{state} {latest['percent']} %"
         took = f"{engine['seconds']} s" if "seconds" in engine else ""
         row(table, engine["role"], state, engine.get("key", "")[:16], took, job)
@@ -196,7 +178,7 @@ def _speculation(speculation: Json, now: datetime) -> Table:
     shown = speculation.get("previous", {}) if stale else speculation
     if stale:
         row(table, "stale", Text("the desired revision has no result yet", "yellow"))
-    row(table, "measured", f"{_age(shown.get('measuredAt', ''), now)} ago")
+    row(table, "measured", f"{since(shown.get('measuredAt', ''), now)} ago")
     row(table, "draft tokens seen", "yes" if shown.get("active") else "no")
     if "acceptancePercent" in shown:
         row(table, "acceptance", _acceptance(shown))
@@ -205,7 +187,7 @@ def _speculation(speculation: Json, now: datetime) -> Table:
     if "tokensPerRound" in shown:
         row(table, "tokens per round", shown["tokensPerRound"])
     if "speedupPercent" in shown:
-        speed = _multiple(shown["speedupPercent"])
+        speed = multiple(shown["speedupPercent"])
         row(table, "speed", f"{speed} of the target alone, one request at a time")
     if "matched" in shown:
         equal = f"{shown['matched']} of {shown['prompts']}"
@@ -224,73 +206,37 @@ def _acceptance(shown: Json) -> str:
 def _benchmark(benchmark: Json, now: datetime) -> Table:
     table = _grid("", "")
     stale = ", stale: the desired revision has no result yet" if benchmark.get("stale") else ""
-    age = _age(benchmark.get("measuredAt", ""), now)
+    age = since(benchmark.get("measuredAt", ""), now)
     row(table, benchmark.get("state", ""), f"{age} ago{stale}")
     for level in benchmark.get("levels", ()):
-        speed = _multiple(level["speedupPercent"]) if "speedupPercent" in level else "not compared"
+        speed = multiple(level["speedupPercent"]) if "speedupPercent" in level else "not compared"
         if "speedupInterval" in level:
             low, _, high = level["speedupInterval"].partition("-")
-            speed = f"{speed} ({_multiple(int(low))} to {_multiple(int(high))})"
+            speed = f"{speed} ({multiple(int(low))} to {multiple(int(high))})"
         row(table, f"{level['concurrency']} at once", f"speed {speed}")
     if "report" in benchmark:
         row(table, "report", f"{benchmark['report']} on the volume")
     return table
 
 
-def _pods(pods: Sequence[Json], now: datetime) -> Table:
+def _pods(pods: Sequence[Json], now: datetime, width: int) -> RenderableType:
     table = _grid("name", "work", "state", "restarts", "age", "node", "")
+    entries: list[tuple[str, Text, str]] = []
     for pod in pods:
-        state = "Ready" if pod["ready"] and pod["phase"] == "Running" else pod["phase"]
-        style = "red" if pod["trouble"] else "green" if state == "Ready" else "yellow"
-        row(
-            table,
-            pod["name"],
-            pod["component"],
-            Text(plain(state), style),
-            pod["restarts"],
-            _age(pod["createdAt"], now),
-            pod["node"],
-            pod["trouble"],
-        )
-    return table
+        name = "Ready" if pod["ready"] and pod["phase"] == "Running" else pod["phase"]
+        style = "red" if pod["trouble"] else "green" if name == "Ready" else "yellow"
+        state, age = Text(plain(name), style), since(pod["createdAt"], now)
+        cells = (pod["component"], state, pod["restarts"], age, pod["node"])
+        row(table, pod["name"], *cells, pod["trouble"])
+        work, node = Text(plain(pod["component"])), Text(plain(pod["node"]))
+        details = _joined(work, state, Text(f"{pod['restarts']} restarts"), Text(age), node)
+        entries.append((pod["name"], details, pod["trouble"]))
+    return table if fits(table, width) else items(entries)
 
 
-def _build_progress(resource: Json) -> str:
-    """The progress of running engine builds."""
-    builds = (
-        f"{engine['role']} {engine['percent']} %"
-        for engine in resource.get("engines", ())
-        if engine.get("state") not in _DONE and "percent" in engine
-    )
-    return ", ".join(builds)
-
-
-def _condition(resource: Json, kind: str) -> Json:
-    conditions: list[Json] = resource.get("conditions", [])
-    return next((item for item in conditions if item["type"] == kind), {})
-
-
-def _style(condition: Json) -> str:
-    if condition.get("status") == "True":
-        return "green"
-    return "red" if condition.get("reason") in PROBLEMS else "yellow"
-
-
-def _percent(value: int | None) -> str:
-    return "-" if value is None else f"{value}%"
-
-
-def _multiple(percent: int | None) -> str:
-    """A speed in percent of the target alone, as a multiple of it."""
-    return "-" if percent is None else f"{percent / 100:.2f}x"
-
-
-def _age(timestamp: str, now: datetime) -> str:
-    """The age of a timestamp of the API; `?` where there is none."""
-    try:
-        return ago((now - datetime.fromisoformat(timestamp)).total_seconds())
-    except ValueError:
-        return "?"
+def _joined(*cells: Text) -> Text:
+    """The cells that are not empty, in one line."""
+    return Text("  ").join(cell for cell in cells if cell)
 
 
 def _grid(*heads: str) -> Table:

@@ -137,7 +137,7 @@ def test_html_without_matplotlib_is_refused_before_the_measurement(
     monkeypatch.setattr("specdec.cli.bench.find_spec", lambda _: None)
     result = bench(url, "--html", str(tmp_path / "report.html"))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "specdec-operator[client,plots]" in result.stderr
+    assert "run in the checkout: pip install '.[client,plots]'" in result.stderr
     assert simulated.seen == []
 
 

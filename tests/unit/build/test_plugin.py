@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import zipfile
 from pathlib import Path
@@ -54,21 +55,33 @@ def test_script_names_this_release(folder: Path) -> None:
     assert f"\nversion={__version__}\n" in (folder / "kubectl-specdec").read_text("utf-8")
 
 
-def test_plugin_prefers_specdec_of_path_over_the_index(folder: Path) -> None:
-    package = f"specdec-operator[client]=={__version__}"
-    rest = "plan -f a b.yaml\n"
-    expected = [
-        ("pipx", f"pipx run --spec {package} specdec {rest}"),
-        ("uvx", f"uvx --quiet --from {package} specdec {rest}"),
-        ("specdec", f"specdec {rest}"),
-    ]
-    for name, output in expected:
+def test_plugin_starts_specdec_of_path(folder: Path) -> None:
+    program(folder, "specdec")
+    assert started(folder).stdout == "specdec plan -f a b.yaml\n"
+
+
+def test_plugin_never_runs_a_package_of_the_index(folder: Path) -> None:
+    """A stranger could register the name; `uvx` and `pipx` would run his code."""
+    for name in ("uvx", "pipx", "pip"):
         program(folder, name)
-        assert started(folder).stdout == output
-
-
-def test_plugin_without_any_program_names_the_fix(folder: Path) -> None:
     done = started(folder)
-    assert done.returncode == 2
-    assert f"pip install 'specdec-operator[client]=={__version__}'" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run: pip install '.[client]' in a checkout" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_nothing_installs_the_package_by_its_name() -> None:
+    """The name is not registered at the package index, so a stranger could take it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=plugin.ROOT, capture_output=True, text=True, check=True
+    )
+    install = re.compile(
+        r"(pip3? install|pipx (run|install)|uvx|uv (pip|tool) \S+)[^`\n]*specdec[^\n]*"
+    )
+    local = re.compile(r"install [^\n]*\./specdec_operator-[\w.-]+\.whl")
+    for name in filter(None, listed.stdout.split("\0")):
+        path = plugin.ROOT / name
+        if name.startswith(("docs/adr/", "tests/")) or not path.is_file():
+            continue
+        for match in install.finditer(path.read_bytes().decode("utf-8", "replace")):
+            assert local.search(match[0]), f"{name}: {match[0]}"

@@ -121,14 +121,40 @@ def test_malformed_address_is_one_sentence(address: str) -> None:
         pass
 
 
-def test_error_of_kubectl_is_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = 'sys.exit("Error from server (NotFound): services \\"pair\\" not found")'
-    kubectl(tmp_path, monkeypatch, refusal)
+NOT_FOUND = 'Error from server (NotFound): services "pair" not found'
+
+
+@pytest.mark.parametrize(
+    ("listed", "status", "sentence"),
+    [
+        ("'a\\nb'", 2, "there is no SpeculativeModel pair in namespace lab: it has a, b"),
+        ("''", 2, "there is no SpeculativeModel pair in namespace lab: it has none"),
+        ("'pair'", 3, "SpeculativeModel pair has no Service yet: specdec status pair shows its"),
+        ("sys.exit('no')", 3, "there is no Service pair in namespace lab: check name and"),
+    ],
+)
+def test_unknown_resource_of_an_address_is_a_sentence(
+    listed: str, status: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f"print({listed}) if 'get' in sys.argv else sys.exit({NOT_FOUND!r})"
+    kubectl(tmp_path, monkeypatch, body)
+    result = CliRunner().invoke(
+        app, ["generate", *["--url", "specm/pair", "-n", "lab", "--prompt", "x"]]
+    )
+    assert result.exit_code == status
+    assert result.stderr.startswith(f"specdec: {sentence}")
+    assert "Error from server" not in result.stderr
+
+
+def test_other_error_of_kubectl_is_repeated_without_its_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = "Error from server (Forbidden): pods is forbidden"
+    kubectl(tmp_path, monkeypatch, f"sys.exit({refusal!r})")
     result = CliRunner().invoke(app, ["generate", "--url", "specm/pair", "--prompt", "x"])
     assert result.exit_code == UnreachableError.exit_status
     assert result.stderr == (
-        "specdec: kubectl cannot forward port 8001 of service pair: "
-        'Error from server (NotFound): services "pair" not found\n'
+        "specdec: kubectl cannot forward port 8001 of service pair: pods is forbidden\n"
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from specdec.api.conditions import PROBLEMS
@@ -213,12 +215,52 @@ def test_control_characters_of_a_resource_are_escaped(api: Api) -> None:
     assert "http://[red]\\x07" in shown
 
 
-def test_problems_are_red_and_progress_is_yellow() -> None:
-    from specdec.inspect.tree import _style
+def on_80_columns(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
+    """Return the lines of `specdec status` in a terminal of 80 columns."""
+    console = Console(width=80, file=io.StringIO())
+    monkeypatch.setattr("specdec.terminal.screen", lambda: console)
+    result = status(*arguments)
+    assert result.exit_code == 0, result.output
+    assert isinstance(console.file, io.StringIO)
+    shown = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert max(map(len, shown)) <= 80
+    return [re.sub(r"^[│├└─ ]+", "", line) for line in shown]
 
-    assert {_style({"status": "False", "reason": reason}) for reason in PROBLEMS} == {"red"}
-    assert _style({"status": "False", "reason": "Building"}) == "yellow"
-    assert _style({"status": "True", "reason": "FitsWithWarnings"}) == "green"
+
+def test_at_80_columns_names_are_whole_and_messages_have_the_width(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "code-assistant-server-7c9f8d6b5d-x2x4z"
+    waiting = pod(name, "server")
+    message = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    waiting["status"] = {"phase": "Pending", "conditions": [{**condition, "message": message}]}
+    api.objects[PODS] = [waiting]
+    shown = on_80_columns(monkeypatch, "pair")
+    at = shown.index(name)
+    assert re.fullmatch(r"server  Pending  0 restarts  \d+d  \S+", shown[at + 1])
+    problem = " ".join(shown[at + 2 : at + 5])
+    assert "0/3 nodes are available: 3 Insufficient nvidia.com/gpu" in problem
+    assert len(shown[at + 2]) > 50
+
+
+def test_at_80_columns_the_table_of_all_becomes_a_list(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = copy.deepcopy(BODY)
+    body["metadata"]["name"] = name = "code-assistant-of-the-whole-company-1"
+    api.objects[RESOURCE.rpartition("/")[0]] = [body]
+    first, second = on_80_columns(monkeypatch)
+    assert first == f"lab/{name}  Building"
+    assert second.startswith("DraftTarget  1/1 ready  target 10 %  accept -  speed -  ")
+
+
+def test_problems_are_red_and_progress_is_yellow() -> None:
+    from specdec.inspect.overview import color
+
+    assert {color({"status": "False", "reason": reason}) for reason in PROBLEMS} == {"red"}
+    assert color({"status": "False", "reason": "Building"}) == "yellow"
+    assert color({"status": "True", "reason": "FitsWithWarnings"}) == "green"
 
 
 def test_status_writes_nothing(api: Api, login: Path) -> None:

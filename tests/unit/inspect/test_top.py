@@ -16,7 +16,7 @@ from typing_extensions import override
 from specdec.cli.app import app
 from specdec.cluster import Transient
 from specdec.inspect.figures import Figures, SourceFigures, figures, reading
-from specdec.inspect.show import Display, table
+from specdec.inspect.show import Display, fitted, table
 from specdec.inspect.top import Row, Watch
 from support.fake_api import Api, Json, pages, pod, proxied
 from support.metrics_page import LATER, page
@@ -271,6 +271,40 @@ def test_table_fits_100_columns() -> None:
     line = next(text for text in console.export_text().splitlines() if "99.9" in text)
     figures = "99.9 16.25 16 256 1000 1234.5 123456 1234 100"
     assert line.split()[-9:] == figures.split()
+
+
+EVERYTHING = Figures(99.9, 16.25, 16, 256, 1000, 1234.5, 123456, 1234, 100)
+POD = "code-assistant-server-7c9f8d6b5d-x2x4z"
+
+
+def screen_lines(rows: list[Row], width: int) -> list[str]:
+    """Return the lines of a terminal of a width, without spaces at their ends."""
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(fitted(rows, width))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_at_80_columns_names_of_pods_are_whole_and_no_figure_is_missing() -> None:
+    rows = [
+        Row("models", "pair", POD, "server", "Ready", EVERYTHING),
+        Row("other", "pair", POD, "server", "CrashLoopBackOff"),
+    ]
+    first, second, *pods = screen_lines(rows, 80)
+    assert pods == [
+        f"models/{POD}  Ready",
+        "    99.9   16.25     16     256   1000  1234.5  123456   1234  100",
+        f"other/{POD}  CrashLoopBackOff",
+    ]
+    assert first.split()[:3] == ["accep-", "tokens", "draft"]
+    assert second.split()[-2:] == ["back", "%"]
+
+
+def test_narrower_terminal_leaves_out_the_least_important_figures() -> None:
+    rows = [Row("lab", "pair", POD, "server", "Ready", EVERYTHING)]
+    for width, shown_figures in ((50, "99.9 16.25 256 1000 1234.5 123456"), (20, "99.9 16.25")):
+        shown = screen_lines(rows, width)
+        assert max(len(line) for line in shown if POD[:20] not in line) <= width
+        assert next(line.split() for line in shown if "99.9" in line) == (shown_figures.split())
 
 
 def test_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
