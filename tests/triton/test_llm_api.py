@@ -156,11 +156,18 @@ def test_requests_in_flight_do_not_disturb_each_other(server: Server, expected: 
 
 
 def test_the_answer_ends_at_a_stop_text(server: Server, expected: str) -> None:
+    """`1/helpers.py` of TensorRT-LLM (1.1 to August 2026) gives SamplingParams the bytes of the
+    tensor. So does the stand-in, whose tokenizer refuses them. `1/model.py` of the repository
+    decodes them.
+    """
     stop = expected[10:14]
     asked = {"sampling_param_max_tokens": 40, "sampling_param_stop": [stop]}
     answer = post(server, {**asked, "return_finish_reason": True, "return_stop_reason": True})
     assert answer["text_output"] == expected[: expected.index(stop)]
     assert (answer["finish_reason"], answer["stop_reason"]) == ("stop", stop)
+    several = {**asked, "sampling_param_stop": ["", "\N{SNOWMAN}", stop], "streaming": True}
+    parts = post(server, several, stream=True)
+    assert parts[-1]["text_output"] == answer["text_output"]
     short = post(server, {"sampling_param_max_tokens": 2, "return_finish_reason": True})
     assert short["finish_reason"] == "length"
 

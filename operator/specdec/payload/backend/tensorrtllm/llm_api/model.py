@@ -20,12 +20,14 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "text"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "build"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import reference_build
 from failure import BuildError
+from helpers import get_sampling_params_from_request
 from specdec_text import TextError, Tokenizer
 from tensorrtllm.llm_api_engine.generation import Generator, Progress
 from tensorrtllm.llm_api_engine.settings import Settings
@@ -101,7 +103,8 @@ class TritonPythonModel:
                 return
             if name:
                 self._stops[name] = stop
-            self._generate(values, sender, lambda: stop.is_set() or sender.is_cancelled())
+            stops = self._stop_texts(get_sampling_params_from_request(request)["stop"])
+            self._generate(values, stops, sender, lambda: stop.is_set() or sender.is_cancelled())
         except Exception as error:  # noqa: BLE001 - the model goes on, as the real one does
             cancelled = stop.is_set() or getattr(error, "kind", "") == "CANCELLED"
             sender.send(_failure(error, cancelled=cancelled), flags=_FINAL)
@@ -117,13 +120,21 @@ class TritonPythonModel:
             self._stops[name].set()
         sender.send(_error(_CANCELLED, pb_utils.TritonError.CANCELLED), flags=_FINAL)
 
-    def _generate(self, values: dict[str, Any], sender: Any, cancelled: Any) -> None:
+    def _stop_texts(self, given: Any) -> list[str]:
+        """The stop texts, which the LLM API encodes: its tokenizer refuses bytes."""
+        texts = [] if given is None else list(given)
+        for text in texts:
+            self._tokenizer.encode(text)
+        return texts
+
+    def _generate(
+        self, values: dict[str, Any], stops: list[str], sender: Any, cancelled: Any
+    ) -> None:
         arrived = time.monotonic_ns()
         streaming = _flag(values, "streaming")
         if streaming and not self._settings.decoupled:
             raise RequestError(_STREAM)
         prompt, max_new, rules = self._request(values)
-        stops = [_text(word) for word in values.get("sampling_param_stop", [])]
         answer = Answer(self._tokenizer, stops, arrived)
         for progress in self._generator.run(prompt, max_new, rules, cancelled):
             answer.extend(progress, last=len(progress.tokens) >= max_new)
