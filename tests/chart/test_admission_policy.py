@@ -52,6 +52,12 @@ CONTAINERS: dict[str, Object] = {
     "no-seccomp": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
     "no-apparmor": {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
     "proc-mount": {"securityContext": {"procMount": "Default"}},
+    "probe-of-another-host": {
+        "readinessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}
+    },
+    "hook-to-another-host": {
+        "lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}
+    },
     "port-of-the-node": {"ports": [{"containerPort": 8000, "hostPort": 8000}]},
 }
 ANNOTATIONS = {
@@ -154,7 +160,10 @@ def test_container_outside_the_restricted_profile_is_refused(
 ) -> None:
     body = made("Job")
     spec = body["spec"]["template"]["spec"]
-    extra = {"name": "extra", "image": "x", "securityContext": RESTRICTED}
+    extra: Object = {"name": "extra", "image": "x", "securityContext": RESTRICTED}
+    if group == "initContainers":
+        # Otherwise it may have no probes.
+        extra["restartPolicy"] = "Always"
     spec[group] = [*spec.get(group, []), extra]
     assert refusal(guarded, body) == ""
     spec[group][-1] = merged(extra, CONTAINERS[name])

@@ -101,10 +101,16 @@
     !has(c.securityContext.runAsNonRoot) && !has(c.securityContext.seccompProfile) &&
     !has(c.securityContext.seLinuxOptions) && !has(c.securityContext.procMount) &&
     !has(c.securityContext.windowsOptions) && !has(c.securityContext.appArmorProfile) &&
-    (!has(c.ports) || c.ports.all(p, !has(p.hostPort)))))
+    (!has(c.ports) || c.ports.all(p, !has(p.hostPort))) &&
+    [has(c.startupProbe) ? c.startupProbe : {}, has(c.readinessProbe) ? c.readinessProbe : {},
+    has(c.livenessProbe) ? c.livenessProbe : {},
+    has(c.lifecycle) && has(c.lifecycle.postStart) ? c.lifecycle.postStart : {},
+    has(c.lifecycle) && has(c.lifecycle.preStop) ? c.lifecycle.preStop : {}].all(h,
+    (!has(h.httpGet) || !has(h.httpGet.host)) && (!has(h.tcpSocket) || !has(h.tcpSocket.host)))))
   message: >-
     the account of specdec-operator writes only restricted containers: set allowPrivilegeEscalation
-    to false, drop all capabilities, and remove privileges, users, profiles and ports of the node
+    to false, drop all capabilities, and remove privileges, users, profiles, ports of the node and
+    hosts of probes
   reason: Forbidden
 - expression: >-
     variables.volumes.all(list, list.all(v, has(v.configMap) || has(v.secret) || has(v.emptyDir) ||

@@ -86,7 +86,11 @@ def test_a_sidecar_is_restricted_as_our_own_containers_and_shares_only_extra_vol
 
 
 def test_an_image_that_asks_for_all_gpus_gets_none() -> None:
-    """NVIDIA's CUDA images set the variable to all, and its container runtime follows."""
+    """NVIDIA's CUDA images set the variable to all, and its container runtime follows.
+
+    The toolkit (nvidia-container-toolkit, internal/config/image/cuda_image.go) gives no device for
+    `void`, and all devices to an old image (CUDA_VERSION) without the variable.
+    """
     hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
     spec = pod_spec()
     assert all(hidden in item["env"] for item in spec["initContainers"])
