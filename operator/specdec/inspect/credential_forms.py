@@ -54,6 +54,10 @@ _QUERY = re.compile(
     r"api_?key|access_?key))=)[^&\s\"'#]+"
 )
 _CURL = re.compile(r"((?:\s|^|\")(?:-u|--user|--proxy-user)[\s=\"',]+[^\s:\"']+:)[^\s\"']+")
+# Not the tag and digest of an image.
+_BARE_USER = re.compile(
+    r"((?<![\w./@:-])(?!mailto:)[\w.+-]{1,64}:)[^\s\"'/@:]{1,128}(?=@(?!sha\d+:)[\w.-]+)"
+)
 _NETRC = re.compile(r"(\blogin\s+\S+\s+password\s+)\S+")
 _SCHEME = re.compile(
     r"(?i)((?:bearer|(?<![a-z])(?:basic|negotiate))(?:\s+|%20|\+))"
@@ -71,7 +75,7 @@ _ENTRY = re.compile(
     r"[\w.-]{0,40}[\"']\s*,\s*[\"']value[\"']\s*:\s*[\"'])(?:\\.|[^\"'\\])*"
 )
 _PATTERNS: tuple[re.Pattern[str], ...] = (
-    *(_PEM, _PEM_BASE64, _HOOK, _SIGNED, _ENTRY, _CURL, _NETRC, _USER, _TOKEN_USER),
+    *(_PEM, _PEM_BASE64, _HOOK, _SIGNED, _ENTRY, _CURL, _NETRC, _USER, _TOKEN_USER, _BARE_USER),
     *(_QUERY, _KNOWN, _LONG, _HUB, _SK, _AWS, _AZURE, _JSON, _BOT),
 )
 
@@ -83,6 +87,13 @@ _STRONG = (
     r"|hub|hf|hugging[-_]?face|gitlab|github|service|deploy|job)[-_]?token"
 )
 _WEAK = r"token|jwt|session_?id|(?<=[\"'_])auth(?=[\"'\\=])"
+_NAME = rf"(?:{_STRONG}|token)\d{{0,3}}"
+# A block of YAML, whose lines are indented more than its key, and the content of an XML element.
+_BLOCK = re.compile(
+    rf"(?im)^(([ \t]*)[\w.-]{{0,80}}?{_NAME}[\"']?[ \t]*:[ \t]*[|>][-+]?[ \t]*\r?\n)"
+    r"(?:\2[ \t]+\S[^\n]*(?:\n|\Z))+"
+)
+_ELEMENT = re.compile(rf"(?i)(<[\w:.-]{{0,40}}?{_NAME}(?:\s[^<>]{{0,200}})?>)[^<\n]+(?=</)")
 # Each name in the patterns of headers, options and assignments has one of these parts.
 _NAMES = (
     *("pass", "pwd", "secret", "credential", "key", "token", "jwt", "session", "auth", "cookie"),
@@ -96,7 +107,7 @@ _VALUE = (
 )
 _ASSIGNED = re.compile(
     rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK})\d{{0,3}}"
-    r"(?P<between>\\{0,4}[\"'\]]{0,2}\s{0,4}(?::=|=>|==?|:)\s{0,4}"
+    r"(?P<between>\\{0,4}[\"'\]]{0,2}\s{0,4}(?::=|=>|==?|:|%3[DdAa])\s{0,4}"
     r"|\\{0,4}[\"']\s{0,4},\s{0,4}(?=b?\\{0,4}[\"']))"
     rf"(?:{_VALUE})"
 )
@@ -117,6 +128,8 @@ def without_credentials(text: str) -> str:
     """The text without everything that has the form of a credential."""
     for pattern in _PATTERNS:
         text = pattern.sub(_kept_group, text)
+    text = _BLOCK.sub(_block, text)
+    text = _ELEMENT.sub(_kept_group, text)
     return "".join(_named_removed(line) for line in text.splitlines(keepends=True))
 
 
@@ -134,6 +147,10 @@ def _named_removed(line: str) -> str:
 def _kept_group(match: re.Match[str]) -> str:
     """The first group names what was removed."""
     return f"{match.group(1) if match.re.groups else ''}{REMOVED}"
+
+
+def _block(match: re.Match[str]) -> str:
+    return f"{match.group(1)}{match.group(2)}  {REMOVED}\n"
 
 
 def _header(match: re.Match[str]) -> str:
