@@ -7,6 +7,7 @@ import json
 import math
 import secrets
 import time
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,24 +207,33 @@ class LogProbs:
     def __init__(self, *, chat: bool) -> None:
         self._chat = chat
         self._offset = 0
-        self._all: list[dict[str, Any]] = []
+        # Of a whole answer, with an eighth of the memory of its objects.
+        self._texts: list[str] = []
+        self._values = array("d")
 
     def add(self, text: str, values: Iterable[float]) -> dict[str, Any] | None:
         """The object of one piece; None for a piece without tokens."""
         texts = [text]
-        entries: list[dict[str, Any]] = []
-        for value in values:
-            token = texts.pop() if texts else ""
-            # JSON has no infinity.
-            number = value if math.isfinite(value) else -9999.0
-            entries.append({"token": token, "logprob": number, "offset": self._offset})
-            self._offset += len(token)
-        self._all += entries
+        entries = [self._entry(texts.pop() if texts else "", value) for value in values]
         return self._shaped(entries) if entries else None
 
+    def keep(self, text: str, values: Iterable[float]) -> None:
+        """Keep a piece for the object of the whole answer."""
+        for value in values:
+            self._texts.append(text)
+            self._values.append(value)
+            text = ""
+
     def all(self) -> dict[str, Any]:
-        """The object of the whole answer."""
-        return self._shaped(self._all)
+        """The object of all pieces that were kept."""
+        pairs = zip(self._texts, self._values, strict=True)
+        return self._shaped([self._entry(token, value) for token, value in pairs])
+
+    def _entry(self, token: str, value: float) -> dict[str, Any]:
+        # JSON has no infinity.
+        number = value if math.isfinite(value) else -9999.0
+        offset, self._offset = self._offset, self._offset + len(token)
+        return {"token": token, "logprob": number, "offset": offset}
 
     def _shaped(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
         if not self._chat:

@@ -19,6 +19,7 @@ from specdec.openai.http import BODY, EXTENSION, Body
 from specdec.openai.intake import Leave
 from specdec.openai.metrics import Metrics
 from specdec.openai.parsers.split import Event
+from specdec.openai.replies import send_whole
 from specdec.openai.request import Served, Task
 from specdec.openai.settings import Settings
 from specdec.openai.triton import ModelServer, Options
@@ -136,7 +137,7 @@ class Exchange(Response):
         events: list[Event] = []
         async for piece in pieces:
             if log_probs is not None and not assembly.stopped:
-                log_probs.add(piece.text, piece.log_probs)
+                log_probs.keep(piece.text, piece.log_probs)
             events += self._added(piece)
             if self._is_over():
                 break
@@ -156,7 +157,7 @@ class Exchange(Response):
         ]
         self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await send_whole(body, send)
 
     async def _stream(
         self,

@@ -19,6 +19,8 @@ DRAINED_BYTES = 256 << 20
 DRAINED_SECONDS = 10.0
 # A client that reads nothing for this long, or for up to twice as long, loses its connection.
 WRITE_SECONDS = 15.0
+# Bytes of whole answers that the proxy reads and sends.
+ANSWER_BYTES = 128 << 20
 # Requests that wait on a connection for the answer of an earlier one.
 PIPELINED = 16
 # Connections besides those of requests in flight.

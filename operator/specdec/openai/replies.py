@@ -8,12 +8,14 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Send
 
 from specdec.openai.errors import ApiError, unavailable
 
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 # A header and no field of the body, so that a gateway can set it without reading bodies.
 SCOPE = "x-lookup-scope"
+_BLOCK = 64 << 10
 _Result = TypeVar("_Result")
 
 
@@ -47,6 +49,17 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, _Result]) -> _
         for each in (answering, leaving):
             each.cancel()
         await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+async def send_whole(body: bytes, send: Send) -> None:
+    """Send a body in blocks, and wait until the client has read all but the last ones.
+
+    A server writes a body that is sent at once into memory, and takes the next request.
+    """
+    for start in range(0, max(1, len(body)), _BLOCK):
+        end = start + _BLOCK
+        message = {"body": body[start:end], "more_body": end < len(body)}
+        await send({"type": "http.response.body", **message})
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from specdec.openai import http, intake
+from specdec.openai.app import Endpoint
 from specdec.openai.limits import Limits
 from specdec.openai.proxy.app import Proxy
 from specdec.openai.proxy.app import Settings as ProxySettings
@@ -156,6 +157,34 @@ async def test_a_client_that_reads_nothing_loses_its_connection(
             client.sendall(with_length(len(body)) + body)
             await until(lambda: bool(backend.requests))
             await until(lambda: not served._intake.in_flight)
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "proxy"])
+async def test_an_answer_that_is_not_read_keeps_its_request_in_flight(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It was written into memory at once, and the next request could follow it there."""
+    monkeypatch.setattr(http, "WRITE_SECONDS", 0.1)
+    text = "x" * (15 << 20)
+
+    async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        answer = json.dumps({"text": text}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(answer), answer))
+        writer.close()
+
+    server = await asyncio.start_server(upstream, "127.0.0.1", 0)
+    served: Endpoint | Proxy = endpoint(FakeBackend(pieces(text)), Settings("llama"))
+    if kind == "proxy":
+        address = Upstream("127.0.0.1", server.sockets[0].getsockname()[1])
+        served = Proxy(ProxySettings("llama", "own", 8002, Limits()), address)
+    async with server, listening(served.application()) as port, Clients(port) as clients:
+        reader, _ = await clients.send(with_length(len(BODY)) + BODY)
+        async with asyncio.timeout(_DEADLINE):
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(1 << 20)
+        assert served._intake.in_flight == 1
+        await until(lambda: not served._intake.in_flight)
 
 
 async def test_a_client_that_reads_slowly_keeps_its_connection(

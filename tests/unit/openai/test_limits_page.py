@@ -7,6 +7,7 @@ import pytest
 
 from specdec.openai import limits
 from specdec.openai.limits import Limits
+from specdec.openai.proxy.upstream import MOST_BYTES
 from specdec.openai.template import CHARACTERS, SECONDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "openai.md"
@@ -34,6 +35,9 @@ STATED = {
     "the chat template": (
         f"{SECONDS} s and {CHARACTERS // MIB} Mi characters for a prompt; {limits.WAITING_CHATS} "
         f"chats wait, for {limits.WAITING_SECONDS:g} s each"
+    ),
+    "answers of the proxy that are not streams": (
+        f"{MOST_BYTES // MIB} MiB each, and {limits.ANSWER_BYTES // MIB} MiB together"
     ),
     "a client that does not read": f"{2 * limits.WRITE_SECONDS:g} s",
     "the rest of a refused body": f"{limits.DRAINED_SECONDS:g} s",

@@ -13,6 +13,7 @@ import pytest
 
 from specdec.openai.limits import Limits
 from specdec.openai.load import Load
+from specdec.openai.proxy import app
 from specdec.openai.proxy.app import Proxy, Settings
 from specdec.openai.proxy.checks import Names
 from specdec.openai.proxy.load import load
@@ -277,6 +278,24 @@ async def test_fields_of_messages_that_are_not_known_do_not_reach_the_server() -
         sent = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
         parts = [{"type": "text", "text": "a"}]
         assert sent == {"model": OWN, "messages": [{"role": "user", "content": parts}]}
+
+
+async def test_whole_answers_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "ANSWER_BYTES", 1000)
+    async with running(reply(b'"' + b"x" * 900 + b'"')) as (server, proxy, client):
+        for _ in range(3):
+            assert (await client.post(PATH, json=BODY)).status_code == 200
+        server.answer = reply(b'"' + b"x" * 1000 + b'"')
+        got = await client.post(PATH, json=BODY)
+        assert got.status_code == 503
+        assert message(got) == "the answers that are being sent have 1000 bytes; try again later"
+        assert (proxy._answer_bytes, proxy._intake.in_flight) == (0, 0)
+
+
+async def test_an_empty_answer_is_passed_on() -> None:
+    async with running(reply(b"")) as (_, _, client):
+        got = await client.post(PATH, json=BODY)
+        assert (got.status_code, got.content) == (200, b"")
 
 
 async def test_a_stream_that_breaks_ends_with_an_error_after_its_last_whole_event() -> None:

@@ -17,14 +17,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
 from specdec.openai.errors import ApiError, unavailable, unknown_model
-from specdec.openai.intake import Intake
-from specdec.openai.limits import Limits
+from specdec.openai.intake import Intake, Leave
+from specdec.openai.limits import ANSWER_BYTES, Limits
 from specdec.openai.metrics import Metrics
 from specdec.openai.off_loop import off_loop
 from specdec.openai.proxy.checks import Names, checked
 from specdec.openai.proxy.load import load
 from specdec.openai.proxy.upstream import Reply, Upstream
-from specdec.openai.replies import GENERATING, HANDLERS, scope_of, unless_left
+from specdec.openai.replies import GENERATING, HANDLERS, scope_of, send_whole, unless_left
 
 HEALTH, PAGE = "/health", "/prometheus/metrics"
 _HEALTH_SECONDS = 2.0
@@ -58,6 +58,7 @@ class Proxy:
         self._names = Names(settings.upstream_model, settings.served_name)
         self._created = int(time.time())
         self._intake = Intake(settings.limits, self.metrics)
+        self._answer_bytes = 0
 
     def application(self) -> ASGIApp:
         """The ASGI application, which selects its routes by the port."""
@@ -115,7 +116,7 @@ class Proxy:
         # At its end, the stack closes the connection to the server, then counts the request as
         # ended.
         async with AsyncExitStack() as stack:
-            stack.callback(lambda: leave(state.status))
+            stack.callback(self._end, state, leave)
             try:
                 return await unless_left(request, self._answer(path, body, stack, state))
             except ApiError as error:
@@ -129,20 +130,36 @@ class Proxy:
     async def _answer(
         self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
-        """The answer. A streamed answer takes over the stack, and closes the stack at its end."""
+        """The answer, which takes over the stack, and closes the stack at its end."""
         settings = self.settings
         passed = await off_loop(
             len(body), checked, path, body, settings.served_name, settings.upstream_model
         )
         request = self.upstream.request("POST", path, settings.limits.seconds, passed)
-        reply = await stack.enter_async_context(request)
+        connection = await stack.enter_async_context(AsyncExitStack())
+        reply = await connection.enter_async_context(request)
         if reply.status != _OK:
             raise _refused(reply.status, await reply.read())
         if reply.content_type.startswith(_STREAM):
             return _Stream(self._events(reply, state), stack.pop_all())
-        whole = self._names.replaced(await reply.read())
+        whole = self._names.replaced(await reply.read(partial(self._hold, state)))
+        # The client may read slowly, but the server has ended this request.
+        await connection.aclose()
         state.status = reply.status
-        return Response(whole, media_type=reply.content_type)
+        return _Whole(whole, reply.content_type, stack.pop_all())
+
+    def _hold(self, state: "_State", size: int) -> None:
+        """Count bytes of an answer until its request ends."""
+        if self._answer_bytes + size > ANSWER_BYTES:
+            raise unavailable(
+                f"the answers that are being sent have {ANSWER_BYTES} bytes; try again later"
+            )
+        state.answer_bytes += size
+        self._answer_bytes += size
+
+    def _end(self, state: "_State", leave: Leave) -> None:
+        self._answer_bytes -= state.answer_bytes
+        leave(state.status)
 
     async def _events(self, reply: Reply, state: "_State") -> AsyncIterator[bytes]:
         """The events of an answer, each as a whole; a failure is the last event."""
@@ -189,6 +206,21 @@ class Proxy:
         }
 
 
+class _Whole(Response):
+    """A whole answer that ends its request when it is sent."""
+
+    def __init__(self, body: bytes, media_type: str, stack: AsyncExitStack) -> None:
+        super().__init__(body, media_type=media_type)
+        self._stack = stack
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
+            await send_whole(bytes(self.body), send)
+
+
 class _Stream(StreamingResponse):
     """A stream that ends its request, also if the client leaves before the first event."""
 
@@ -204,9 +236,13 @@ class _Stream(StreamingResponse):
 
 @dataclass
 class _State:
-    """The status that a request is counted with; 499 is a client that disconnected."""
+    """The status that a request is counted with, and the bytes of its answer in memory.
+
+    Status 499 is a client that disconnected.
+    """
 
     status: int = 499
+    answer_bytes: int = 0
 
 
 def _routes(*routes: Route) -> Starlette:

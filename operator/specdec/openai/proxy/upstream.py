@@ -5,7 +5,7 @@ drains the server.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -80,8 +80,11 @@ class Reply:
                 return
             await self._feed()
 
-    async def read(self) -> bytes:
+    async def read(self, grow: Callable[[int], None] = lambda _: None) -> bytes:
         """The whole body.
+
+        Args:
+            grow: called with the bytes of each part; an error that it raises ends the reading.
 
         Raises:
             ApiError: the connection ended before the body did, or the body is too large.
@@ -90,6 +93,7 @@ class Reply:
         body = bytearray()
         async for part in self.parts():
             body += part
+            grow(len(part))
             if len(body) > MOST_BYTES:
                 raise _broken(f"its answer has more than {MOST_BYTES} bytes")
         return bytes(body)
