@@ -132,6 +132,8 @@ def planned(
     spec["speculation"]["draftTarget"]["draft"]["source"] = {"huggingFace": {"repo": pair.draft}}
     if quantization != "None":
         spec["target"]["quantization"] = {"method": quantization}
+    # The page is about GPUs: the volume has room for every pair.
+    spec["storage"] = {"size": "10Ti"}
     # A config.json does not show whether tokenizers are equal: other vocabularies only warn.
     spec["checks"] = {"vocabulary": vocabulary}
     given = {role: configurations() / getattr(pair, role) for role in ("target", "draft")}

@@ -61,7 +61,8 @@ def test_only_qwen_pairs_of_two_vocabulary_sizes_need_the_warning() -> None:
         pair
         for pair in page.PAIRS
         if "VocabSizeMismatch"
-        in page.planned(pair, "NVIDIA-B200", 8, "None", vocabulary="Enforce").refusal
+        # Four ranks can share the heads of every pair.
+        in page.planned(pair, "NVIDIA-B200", 4, "None", vocabulary="Enforce").refusal
     }
     drafts = {"Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"}
     assert refused == {pair for pair in page.PAIRS if pair.draft in drafts}
