@@ -65,6 +65,9 @@ def _backend(row: Support) -> Iterator[str]:
         yield f"`ReDrafter` takes Qwen2ForCausalLM from release {ANY_BASE} on."
     yield ""
     yield f"Default version {row.default_version}; `dtype` {', '.join(row.dtypes)}."
+    if row.candidates:
+        yield ""
+        yield f"Of {', '.join(row.candidates)} there are only release candidates."
     if len(row.fronts) > 1:
         names = ", ".join(f"`{name}`" for name in row.fronts)
         yield ""

@@ -91,6 +91,7 @@ class Support:
         front_images: by version, the server image of each front end that has one of its own.
         image_sources: by version, the public repository and branch that show the image's version.
         folders: folders of scripts and templates in an image; the first that exists is used.
+        candidates: versions of which only release candidates exist.
         unserved: releases that the backend does not serve although their images exist.
         fronts: by `spec.runtime.frontend`, the name of the front end that its servers run.
         triton: the release of Triton in every image; empty if the tag of an image has it.
@@ -117,6 +118,7 @@ class Support:
     front_images: Mapping[str, Mapping[str, str]]
     image_sources: Mapping[str, str]
     folders: tuple[ImageFolders, ...]
+    candidates: tuple[str, ...]
     unserved: tuple[Unserved, ...]
     fronts: Mapping[str, str]
     triton: str
@@ -168,6 +170,7 @@ def matrix() -> dict[Backend, Support]:
             },
             image_sources={v: entry["source"] for v, entry in row.get("images", {}).items()},
             folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
+            candidates=tuple(row.get("candidates", ())),
             unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),
             fronts=row.get("fronts", {_TRITON: _TRITON}),
             triton=row.get("triton", ""),

@@ -73,7 +73,8 @@ class Speculation(Value):
     """The method and its settings.
 
     `maxDraftTokens` is built into the target's engine. Without engines, it is the draft length of
-    the server. `draftTokens` is the server's default.
+    the server. `draftTokens` is the server's default. With `penalties` requests may have penalties
+    while the server of backend PyTorch drafts.
     """
 
     method: Method
@@ -93,6 +94,7 @@ class Speculation(Value):
     draft_length_by_load: DraftLengthByLoad | None = None
     acceptance_threshold: AcceptanceThreshold | None = None
     acceptance_rate_threshold: AcceptanceRateThreshold | None = None
+    penalties: bool = False
 
     @property
     def speculates(self) -> bool:

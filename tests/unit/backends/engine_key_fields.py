@@ -94,6 +94,7 @@ WITHOUT_ENGINE = tuple(
         "draftLengthByLoad.",
         "acceptanceThreshold.",
         "acceptanceRateThreshold.",
+        "penalties",
     )
 )
 

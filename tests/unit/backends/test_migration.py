@@ -91,7 +91,7 @@ KEPT = {
     "metadata.labels.team": "a",
     "spec.runtime.version": "1.2.1",
     "spec.runtime.image": "registry.example/tritonserver:1",
-    "spec.runtime.parameters.enable_lora": "true",
+    "spec.runtime.parameters.guided_decoding_backend": "xgrammar",
     "spec.target.limits.maxBatchSize": 5,
     "spec.target.kvCache.memoryPercent": 70,
     "spec.verification.mode": "Gate",

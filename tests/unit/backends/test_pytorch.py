@@ -127,7 +127,7 @@ def test_caches_and_limits_are_those_of_the_spec() -> None:
     put(cr, "target.kvCache", {"memoryPercent": 40, "reuse": False, "hostMemoryMiB": 2})
     put(cr, "target.quantization.kvCache", "FP8")
     put(cr, "runtime.chunkedContext", True)
-    put(cr, "runtime.parameters", {"guided_decoding_backend": "xgrammar", "enable_lora": "true"})
+    put(cr, "runtime.parameters", {"guided_decoding_backend": "xgrammar"})
     written = configuration(cr)
     assert written["kv_cache_config"] == {
         "enable_block_reuse": False,
@@ -135,11 +135,39 @@ def test_caches_and_limits_are_those_of_the_spec() -> None:
         "host_cache_size": 2 << 20,
         "dtype": "fp8",
     }
-    assert (written["enable_chunked_prefill"], written["enable_lora"]) == (True, True)
+    assert written["enable_chunked_prefill"] is True
     assert errors(written, "1.2.1") == []
+
+
+def test_adapters_are_inputs_of_releases_whose_model_reads_them() -> None:
+    """`execute` of 1.2.1 has no LoRA request ("TODO: Verify Lora"), so the base model would
+    answer. `helpers.get_lora_request_from_request` came in August 2026.
+    """
+    cr = put(pytorch("None", "1.3.0"), "runtime.parameters", {"enable_lora": "true"})
+    assert problem(cr) == ""
+    assert configuration(cr)["enable_lora"] is True
+    assert errors(configuration(cr), "1.3.0") == []
     config = parse(render(plan(cr))["tensorrt_llm/config.pbtxt"])
-    assert "lora_path" in {tensor.name for tensor in config.input}
+    inputs = {tensor.name for tensor in config.input}
+    assert {"lora_id", "lora_name", "lora_path", "lora_ckpt_source"} <= inputs
     assert llm_api_differences(config) == []
+
+
+def test_newer_releases_take_penalties_while_they_draft() -> None:
+    """Since pull request 17701 (August 2026) requests with penalties are refused otherwise."""
+    cr = put(pytorch("MTP", "1.3.0"), "speculation.penalties", True)
+    assert problem(cr) == ""
+    assert configuration(cr)["speculative_config"]["enable_penalty"] is True
+    assert errors(configuration(cr), "1.3.0") == []
+
+
+def test_the_overlap_scheduler_is_off_only_with_ngram() -> None:
+    """`SpeculativeDecodingMode.support_overlap_scheduler` of 1.1 and 1.2 is true with drafts of
+    models; for NGram the release itself turns the scheduler off.
+    """
+    written = {method: configuration(pytorch(method)) for method in ("DraftTarget", "NGram")}
+    assert "disable_overlap_scheduler" not in written["DraftTarget"]
+    assert written["NGram"]["disable_overlap_scheduler"] is True
 
 
 def test_each_instance_has_gpus_of_its_own() -> None:

@@ -74,6 +74,21 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "acceptanceThreshold is set, and TensorRT-LLM 1.3.0",
         ),
         (
+            "None",
+            "1.2.1",
+            "runtime.parameters",
+            {"enable_lora": "true"},
+            "spec.runtime.parameters.enable_lora is set, and TensorRT-LLM 1.2.1 does not have it: "
+            "remove it, or set runtime.version to a version that has the LLM API of 1.3.0",
+        ),
+        (
+            "NGram",
+            "1.2.1",
+            "speculation.penalties",
+            True,
+            "spec.speculation.penalties is set, and",
+        ),
+        (
             "NGram",
             "1.2.1",
             "speculation.acceptanceRateThreshold",

@@ -33,6 +33,8 @@ class Generation:
     acceptance_rate: bool = False
     dynamic_tree: bool = False
     suffixes: bool = False
+    penalties: bool = False
+    adapters: bool = False
 
 
 @cache
@@ -49,6 +51,8 @@ def generations() -> tuple[Generation, ...]:
             acceptance_rate=row.get("acceptanceRate", False),
             dynamic_tree=row.get("dynamicTree", False),
             suffixes=row.get("suffixes", False),
+            penalties=row.get("penalties", False),
+            adapters=row.get("adapters", False),
         )
         for row in yaml.safe_load(text)
     )

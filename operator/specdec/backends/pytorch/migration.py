@@ -15,6 +15,7 @@ from specdec.backends.pytorch.configuration import PARAMETERS
 
 Body = dict[str, Any]
 FROM, TO = "TensorRT", "PyTorch"
+_ADAPTERS, _ENGINES_ONLY = "enable_lora", "only models that run engines have it"
 _IDENTITY = ("name", "namespace", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NO_ENGINE = "no engine is built"
@@ -174,9 +175,10 @@ def _runtime(runtime: dict[str, Any]) -> Iterator[str]:
             "/app/all_models/llmapi"
         )
     parameters = runtime.get("parameters", {})
-    for name in sorted(parameters.keys() - set(PARAMETERS)):
+    for name in sorted(parameters.keys() - (set(PARAMETERS) - {_ADAPTERS})):
         del parameters[name]
-        yield f"spec.runtime.parameters.{name} is removed: only models that run engines have it"
+        why = "it needs TensorRT-LLM 1.3" if name == _ADAPTERS else _ENGINES_ONLY
+        yield f"spec.runtime.parameters.{name} is removed: {why}"
 
 
 def _lengths(speculation: dict[str, Any]) -> Iterator[str]:

@@ -151,7 +151,7 @@ def generation(model: SpeculativeModel, _: Images) -> Cause | None:
         if not getattr(own, has):
             able = [each.since for each in generations.generations() if getattr(each, has)]
             return invalid(
-                f"spec.speculation.{field} is set, and TensorRT-LLM {release} does not have it: "
+                f"spec.{field} is set, and TensorRT-LLM {release} does not have it: "
                 "remove it, or set runtime.version to a version that has the LLM API of "
                 f"{able[-1]}"
             )
@@ -162,16 +162,21 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
     """Fields that are set and not in every generation, each with its flag in `Generation`."""
     speculation = model.spec.speculation
     if speculation.draft_length_by_load is not None:
-        yield "draftLengthByLoad", "by_load"
+        yield "speculation.draftLengthByLoad", "by_load"
     if speculation.acceptance_threshold is not None:
-        yield "acceptanceThreshold", "acceptance"
+        yield "speculation.acceptanceThreshold", "acceptance"
     if speculation.acceptance_rate_threshold is not None:
-        yield "acceptanceRateThreshold", "acceptance_rate"
+        yield "speculation.acceptanceRateThreshold", "acceptance_rate"
     if speculation.eagle3 is not None and speculation.eagle3.dynamic_tree is not None:
-        yield "eagle3.dynamicTree", "dynamic_tree"
+        yield "speculation.eagle3.dynamicTree", "dynamic_tree"
     for name, block in (("eagle3", speculation.eagle3), ("mtp", speculation.mtp)):
         if block is not None and block.suffix_matching is not None:
-            yield f"{name}.suffixMatching", "suffixes"
+            yield f"speculation.{name}.suffixMatching", "suffixes"
+    if speculation.penalties:
+        yield "speculation.penalties", "penalties"
+    if model.spec.runtime.parameters.get("enable_lora") == "true":
+        # Without the inputs the base model would answer.
+        yield "runtime.parameters.enable_lora", "adapters"
 
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:

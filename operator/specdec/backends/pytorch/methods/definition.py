@@ -47,6 +47,7 @@ class LlmApiMethod(MethodDefinition):
             **self.settings(model, generation),
             **_by_load(model),
             **_acceptance(model),
+            **({"enable_penalty": True} if model.spec.speculation.penalties else {}),
         }
 
 

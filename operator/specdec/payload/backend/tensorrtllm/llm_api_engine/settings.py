@@ -41,6 +41,7 @@ _COMMON = frozenset(
         "acceptance_length_threshold",
         "acceptance_rate_window_size",
         "acceptance_rate_threshold",
+        "enable_penalty",
     }
 )
 _PATHS = ("speculative_model", "speculative_model_dir")
