@@ -218,7 +218,7 @@ def summary(answer: "Answer") -> str:
     if answer.counts is None:
         return f"{took}; this model does not report draft tokens"
     if not answer.counts.drafted:
-        return f"{took}; no draft tokens were used"
+        return f"{took}; 0 tokens drafted, 0 accepted: no draft tokens were used"
     rate = 100 * answer.counts.accepted / answer.counts.drafted
     return (
         f"{took}; {answer.counts.drafted} tokens drafted, "

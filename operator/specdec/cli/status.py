@@ -33,6 +33,9 @@ def status(
 ) -> None:
     """Show the stages of a resource, its Jobs and pods, and its measurements.
 
+    SPEED is a multiple of the target alone for one request at a time, with the prompts of the
+    verification. A benchmark measures throughput with several clients, so the two may differ.
+
     Reads SpeculativeModels, Jobs, pods and their logs with the rights of your kubeconfig, and
     writes nothing.
 

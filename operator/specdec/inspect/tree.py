@@ -213,7 +213,11 @@ def _benchmark(benchmark: Json, now: datetime) -> Table:
         if "speedupInterval" in level:
             low, _, high = level["speedupInterval"].partition("-")
             speed = f"{speed} ({multiple(int(low))} to {multiple(int(high))})"
-        row(table, f"{level['concurrency']} at once", f"speed {speed}")
+        row(
+            table,
+            f"{level['concurrency']} at once",
+            f"speed {speed}, of the throughput without drafts",
+        )
     if "report" in benchmark:
         row(table, "report", f"{benchmark['report']} on the volume")
     return table

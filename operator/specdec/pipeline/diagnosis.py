@@ -8,7 +8,14 @@ from typing import Any
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import PROBLEMS
-from specdec.api.reasons import AvailableReason, CommonReason, EngineReason, Reason, parse
+from specdec.api.reasons import (
+    AvailableReason,
+    CommonReason,
+    EngineReason,
+    Reason,
+    StorageReason,
+    parse,
+)
 from specdec.desired.pod import GPU
 from specdec.pipeline import containers, server_log
 from specdec.pipeline.job_results import result
@@ -19,6 +26,8 @@ MOST_CHARACTERS = 600
 _PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _PROGRESS = re.compile(r"^progress phase=([a-z]{1,20}) percent=(\d{1,3})\b", re.MULTILINE)
+# The scheduler's message about a pod whose claim is missing.
+_NO_CLAIM = re.compile(r'\bpersistentvolumeclaim "([^"]+)" not found')
 _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 # A busy kubelet reports this before it has read the Secret or ConfigMap, and tries again.
 _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
@@ -53,6 +62,12 @@ def blocked(pod: Object) -> Cause | None:
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             why = _sentence(condition.get("message", "no node fits"))
+            if claim := _NO_CLAIM.search(why):
+                return Cause(
+                    StorageReason.CLAIM_NOT_FOUND,
+                    f"pod {name} needs claim {claim[1]}, which does not exist in its namespace: "
+                    "create it, or correct the claimName that names it; the pod then continues",
+                )
             return Cause(
                 CommonReason.UNSCHEDULABLE,
                 f"pod {name} cannot be scheduled: {why}{_gpu_product(pod, why)}",

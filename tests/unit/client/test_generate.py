@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.cli.app import app
+from specdec.cli.generate import summary
 from specdec.client import (
     BadRequestError,
     Client,
@@ -18,6 +19,7 @@ from specdec.client import (
     Request,
     UnreachableError,
 )
+from specdec.client.answer import Answer
 from unit.client.fake_server import INPUTS, Script, serve
 
 
@@ -190,3 +192,9 @@ def _added(before: set[threading.Thread]) -> set[threading.Thread]:
         for thread in threading.enumerate()
         if thread not in before and "ThreadPoolExecutor" not in thread.name
     }
+
+
+def test_summary_has_both_numbers_if_drafting_is_off() -> None:
+    """The second command of docs/start-cpu.md prints them too."""
+    line = summary(Answer(chunks=1, seconds=0.5, counts=Counts(0, 0)))
+    assert line == "1 chunks in 0.50 s; 0 tokens drafted, 0 accepted: no draft tokens were used"

@@ -34,6 +34,14 @@ def unschedulable(text: str) -> dict[str, Any]:
 
 STUCK = [
     (unschedulable("0/1 nodes are available: 1 Insufficient cpu."), "Unschedulable", "cpu"),
+    (
+        # The scheduler's message where the claim of a source is missing.
+        unschedulable(
+            '0/1 nodes are available: persistentvolumeclaim "pair" not found. not found.'
+        ),
+        "ClaimNotFound",
+        "needs claim pair, which does not exist in its namespace: create it",
+    ),
     (waiting("ImagePullBackOff", "Back-off pulling"), "ImagePullFailed", "example.com/x:1"),
     (waiting("ErrImagePull", "not found"), "ImagePullFailed", "not found"),
     (waiting("InvalidImageName", "bad"), "ImagePullFailed", "InvalidImageName"),

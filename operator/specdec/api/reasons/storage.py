@@ -23,8 +23,11 @@ class StorageReason(Reason):
     )
     CLAIM_NOT_FOUND = _SECTION.blocked(
         "ClaimNotFound",
-        "`spec.storage.existingClaim` names no claim in this namespace",
-        "create the claim, or correct the name",
+        "`spec.storage.existingClaim`, a `source.pvc.claimName` or a volume of the pods names no "
+        "claim in this namespace; with `ModelsFetched` the fetch Job waits for the claim of a "
+        "source",
+        "create the claim, or correct the name; the Job or pod then continues by itself",
+        also=(Type.MODELS_FETCHED, Type.AVAILABLE),
         health=Health.PROGRESSING,
     )
     CLAIM_LOST = _SECTION.blocked(
