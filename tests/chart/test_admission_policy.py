@@ -213,7 +213,9 @@ def test_change_and_deletion_in_a_namespace_of_the_system_are_refused(
 
 
 def test_change_of_a_deployment_to_a_privileged_pod_is_refused(guarded: ControlPlane) -> None:
-    body = merged(made("Deployment"), {"spec": {"replicas": 0}})
+    # Its owner does not exist, and the garbage collector would delete it.
+    without_owner = {"metadata": {"ownerReferences": None}, "spec": {"replicas": 0}}
+    body = merged(made("Deployment"), without_owner)
     text = yaml.safe_dump(body)
     guarded.kubectl("create", "-f", "-", f"--as={USER}", stdin=text)
     change = json.dumps({"spec": {"template": {"spec": {"hostPID": True}}}})
