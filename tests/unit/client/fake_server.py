@@ -39,8 +39,8 @@ class Script:
     client still waits.
 
     A request with the input `stop` records the id of the request to stop in `stopped`. With
-    `stops`, that request then ends after its next chunk. `cancelled` is set when the client
-    cancels a stream. A silent server keeps a stream open while `hold` is not set.
+    `stops`, that request then ends after its next chunk, and sets `ended`. `cancelled` is set when
+    the client cancels a stream. A silent server keeps a stream open while `hold` is not set.
     """
 
     chunks: Iterable[str] = ("a", "b")
@@ -55,6 +55,7 @@ class Script:
     awaited: list[bool] = field(default_factory=list)
     stops: bool = True
     stopped: set[str] = field(default_factory=set)
+    ended: Event = field(default_factory=Event)
     cancelled: Event = field(default_factory=Event)
     hold: Event = field(default_factory=_set)
 
@@ -98,6 +99,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
                 yield self._chunk(text, index)
                 if script.stops and request.id in script.stopped:
                     yield _error("the request was cancelled")
+                    script.ended.set()
                     return
         yield _final()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import pytest
 
-from cluster.processes import DEADLINE_SECONDS
+from cluster.processes import until
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
 from specdec.client.model_names import ENSEMBLE, TARGET
@@ -92,7 +92,7 @@ def endless() -> Iterator[str]:
     return map(str, itertools.count())
 
 
-async def left(script: Script, model: str = BLS) -> None:
+async def left(script: Script, ended: Callable[[], bool], model: str = BLS) -> None:
     """Read the first piece of an answer, leave it, and wait until its stream has ended."""
     server, url = fake_server.serve(script)
     try:
@@ -100,6 +100,7 @@ async def left(script: Script, model: str = BLS) -> None:
             served = await triton.served()
             async with aclosing(triton.pieces(Request("p"), served)) as answer:
                 await anext(answer)
+            await asyncio.to_thread(until, ended, lambda: "the stream has not ended")
     finally:
         server.stop(None)
 
@@ -107,7 +108,7 @@ async def left(script: Script, model: str = BLS) -> None:
 async def test_request_of_a_client_that_left_is_stopped_and_not_cancelled() -> None:
     """A cancelled stream can crash Triton 2.51, or block all of its streams."""
     script = Script(chunks=endless(), inputs=(*INPUTS, "stop"))
-    await left(script)
+    await left(script, script.ended.is_set)
     request, stop = script.seen
     assert script.stopped == {request.id} != {""}
     assert stop.model_name == BLS
@@ -116,7 +117,7 @@ async def test_request_of_a_client_that_left_is_stopped_and_not_cancelled() -> N
 
 async def test_stop_of_an_ensemble_is_a_call_of_its_engine() -> None:
     script = Script(chunks=endless())
-    await left(script, ENSEMBLE)
+    await left(script, script.ended.is_set, ENSEMBLE)
     request, stop = script.seen
     assert (stop.model_name, stop.id) == (TARGET, request.id)
     assert not script.cancelled.is_set()
@@ -127,14 +128,12 @@ async def test_request_that_does_not_stop_in_time_is_cancelled(
 ) -> None:
     monkeypatch.setattr(client, "_STOP_SECONDS", 0.1)
     script = Script(chunks=endless(), inputs=(*INPUTS, "stop"), stops=False)
-    await left(script)
-    assert await asyncio.to_thread(script.cancelled.wait, DEADLINE_SECONDS)
+    await left(script, script.cancelled.is_set)
 
 
 async def test_request_is_cancelled_where_no_model_can_stop_it() -> None:
     script = Script(chunks=endless())
-    await left(script)
-    assert await asyncio.to_thread(script.cancelled.wait, DEADLINE_SECONDS)
+    await left(script, script.cancelled.is_set)
     assert len(script.seen) == 1
 
 
