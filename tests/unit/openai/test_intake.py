@@ -113,17 +113,18 @@ async def test_bytes_of_requests_in_flight_are_limited(monkeypatch: pytest.Monke
         assert (await exchange(port, with_length(len(BODY)), BODY))[0] == 200
 
 
-async def test_a_body_that_makes_progress_gets_more_time() -> None:
-    limits = Limits(body_seconds=0.5)
+async def test_a_body_that_makes_progress_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "BODY_BYTES_PER_SECOND", 100)
+    limits = Limits(body_seconds=_DEADLINE)
     served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=limits))
-    body = BODY[:-1] + b" " * 400_000 + b"}"
+    body = BODY[:-1] + b" " * 4000 + b"}"
     async with listening(served.application()) as port, Clients(port) as clients:
-        reader, writer = await clients.send(with_length(len(body)) + body[:200_000])
-        bodies, loop = served._intake, asyncio.get_running_loop()
+        reader, writer = await clients.send(with_length(len(body)) + body[:3000])
+        bodies = served._intake
         await until(lambda: any(each.size for each in bodies._arrivals))
         (arrival,) = bodies._arrivals
-        await until(lambda: loop.time() > arrival.began + 1)
-        writer.write(body[200_000:])
+        assert arrival.timeout.when() == arrival.began + _DEADLINE + 3000 / 100
+        writer.write(body[3000:])
         async with asyncio.timeout(_DEADLINE):
             assert b" 200 " in await reader.readuntil(b"\r\n")
 
