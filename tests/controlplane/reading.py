@@ -21,6 +21,7 @@ _MORE = {
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("apps/v1", "StatefulSet"): "statefulsets",
     ("v1", "ResourceQuota"): "resourcequotas",
+    ("v1", "LimitRange"): "limitranges",
 }
 _SHORT = {
     "hpa": "HorizontalPodAutoscaler",

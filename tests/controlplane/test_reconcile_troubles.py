@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,38 @@ def test_failed_fetch_reports_the_reason_and_the_fix(lab: Lab) -> None:
     assert again == [job]
     fetched(lab)
     lab.wait("pair", "Compatible")
+
+
+def limits(kind: str, **spec: Any) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "strict"}, "spec": spec}
+
+
+def test_refused_pod_of_a_job_is_reported_with_its_reason(lab: Lab) -> None:
+    """Only an event of the Job has the reason; the condition was "waits for its pod" for ever."""
+    quota = limits("ResourceQuota", hard={"pods": "0"})
+    lab.apply(claim("pair"), quota)
+    until(
+        lambda: (lab.get("resourcequota", "strict") or {}).get("status", {}).get("hard"),
+        "a quota in force",
+    )
+    lab.apply(resource("pair"))
+    condition = lab.wait("pair", "ModelsFetched", "False", "PodRejected")
+    job = lab.job("fetch")
+    expected = f"the API server rejects the pod of Job {job}: exceeded quota: strict, "
+    assert condition["message"].startswith(expected)
+    lab.wait("pair", "Ready", "False", "PodRejected")
+
+    lab.kubectl("delete", "resourcequota", "strict")
+    lab.apply(limits("LimitRange", limits=[{"type": "Container", "max": {"memory": "1Mi"}}]))
+    lab.kubectl("delete", "job", job)
+    until(
+        lambda: "maximum memory usage" in lab.condition("pair", "ModelsFetched")["message"],
+        lambda: f"the reason of the limit range: {lab.describe('pair')}",
+    )
+    lab.kubectl("delete", "limitrange", "strict")
+    lab.kubectl("delete", "job", job)
+    fetched(lab)
+    lab.wait("pair", "ModelsFetched", "True")
 
 
 def test_refusal_of_the_api_server_is_reported_with_its_message(lab: Lab) -> None:

@@ -67,9 +67,10 @@ read: Jobs take tokens by reference, so that the kubelet reads them and the oper
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]
+# To report transitions, and to read why the API server refuses the pod of a Job.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create]
+  verbs: [create, list]
 {{- end -}}
 
 {{/* Beyond namespaces, and so only of the mode that watches all of them. */}}

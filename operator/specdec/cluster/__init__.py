@@ -28,7 +28,7 @@ from specdec.cluster.errors import (
     Transient,
     convert,
 )
-from specdec.cluster.events import event_of
+from specdec.cluster.events import event_of, time_of
 
 __all__ = [
     "Cluster",
@@ -131,6 +131,12 @@ class Cluster:
             token = page["metadata"].get("continue")
             if not token:
                 return items
+
+    async def notes(self, namespace: str, uid: str, reason: str) -> tuple[str, ...]:
+        """The messages of the events about an object that have a reason, oldest first."""
+        options: Json = {"field_selector": f"regarding.uid={uid},reason={reason}"}
+        page = await self._send("list", "events.k8s.io/v1", "Event", namespace, **options)
+        return tuple(event.get("note", "") for event in sorted(page["items"], key=time_of))
 
     async def log(
         self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False

@@ -1,4 +1,4 @@
-"""Build the Kubernetes events about a resource, which `kubectl describe` lists at its end.
+"""Build and order Kubernetes events, which `kubectl describe` lists at its end.
 
 `Cluster.record_event` calls `event_of` for each transition of a condition, and sends the event.
 """
@@ -38,3 +38,14 @@ def event_of(regarding: Mapping[str, Any], transition: Transition, at: datetime)
         "reportingController": "specdec.dev/operator",
         "reportingInstance": os.environ.get("HOSTNAME", "specdec-operator")[:128],
     }
+
+
+def time_of(event: Mapping[str, Any]) -> str:
+    """When an event last happened; the text order of these times is their order."""
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("eventTime")
+        or event.get("deprecatedLastTimestamp")
+        or ""
+    )

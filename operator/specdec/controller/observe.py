@@ -23,6 +23,7 @@ from specdec.pipeline.observed import (
     Neighbours,
     Object,
     Observed,
+    job_state,
     server_log_key,
 )
 
@@ -74,6 +75,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     )
     pods = _distinct(own_pods + shared_pods)
     logs, crashes = await _read_logs(cluster, pods)
+    refusals = await _read_refusals(cluster, namespace, [*own_jobs, *shared_jobs], pods)
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
@@ -88,6 +90,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         services=_by_name(services),
         endpoints={item["metadata"]["name"]: _ready_count(item, slices) for item in services},
         logs=logs,
+        refusals=refusals,
         crashes=crashes,
         group=group if group and belongs_to(group, model) else None,
         optional_objects={
@@ -290,6 +293,35 @@ async def _read_log(
         # At debug level, because it may repeat every few seconds; a metric counts it.
         logger.debug("no log of pod %s: %s", name, error)
         return key, ""
+
+
+async def _read_refusals(
+    cluster: Cluster, namespace: str, jobs: list[Json], pods: list[Json]
+) -> dict[str, str]:
+    """Why each unfinished Job without a pod has none, where an event of the Job reports it."""
+    started = {pod["metadata"].get("labels", {}).get(POD_JOB) for pod in pods}
+    waiting = _by_name(
+        [
+            job
+            for job in jobs
+            if job["metadata"]["name"] not in started and job_state(job) == "Running"
+        ]
+    )
+    notes = await asyncio.gather(
+        *(_read_refusal(cluster, namespace, job["metadata"]["uid"]) for job in waiting.values())
+    )
+    return {name: note for name, note in zip(waiting, notes, strict=True) if note}
+
+
+async def _read_refusal(cluster: Cluster, namespace: str, uid: str) -> str:
+    """The last event by which a Job reports that it could not create its pod."""
+    try:
+        notes = await cluster.notes(namespace, uid, "FailedCreate")
+    except ClusterError as error:
+        # Like a log, it only explains a state.
+        logger.debug("no events of Job %s: %s", uid, error)
+        return ""
+    return notes[-1] if notes else ""
 
 
 def _by_name(objects: list[Json]) -> Mapping[str, Object]:

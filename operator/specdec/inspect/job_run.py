@@ -9,6 +9,7 @@ from typing import Any
 from specdec.api.reasons import CommonReason
 from specdec.client.errors import RefusedError
 from specdec.cluster import Cluster, Rejected
+from specdec.cluster.events import time_of
 from specdec.inspect.status import newest_first
 from specdec.pipeline import diagnosis
 from specdec.pipeline.observed import POD_JOB, job_state, termination_message
@@ -57,35 +58,30 @@ async def _progress(cluster: Cluster, namespace: str, name: str) -> str:
     """What an unfinished Job waits for or does, for people."""
     pods = newest_first(await cluster.list("v1", "Pod", namespace, f"{POD_JOB}={name}"))
     message = diagnosis.running(name, "runs", CommonReason.QUEUED, [*pods]).message
-    if not pods or diagnosis.blocked(pods[0]):
+    if not pods:
+        return _with(message, await _warning(cluster, namespace, name))
+    if diagnosis.blocked(pods[0]):
         return message
     if pods[0].get("status", {}).get("phase", "Pending") != "Pending":
         return message
-    warning = await _warning(cluster, namespace, pods[0]["metadata"]["name"])
+    return _with(message, await _warning(cluster, namespace, pods[0]["metadata"]["name"]))
+
+
+def _with(message: str, warning: str) -> str:
     return f"{message}; {warning}" if warning else message
 
 
-async def _warning(cluster: Cluster, namespace: str, pod: str) -> str:
-    """The newest warning event of a pod; empty without one, or without the right to read it."""
+async def _warning(cluster: Cluster, namespace: str, name: str) -> str:
+    """The newest warning event of a pod or a Job; empty without one or the right to read it."""
     events: list[Json] = []
     with contextlib.suppress(Rejected):
         events = await cluster.list("events.k8s.io/v1", "Event", namespace)
     own = [
-        (str(_at(event)), f"{event.get('reason', '')}: {event.get('note', '')}")
+        (time_of(event), f"{event.get('reason', '')}: {event.get('note', '')}")
         for event in events
-        if event.get("type") == "Warning" and (event.get("regarding") or {}).get("name") == pod
+        if event.get("type") == "Warning" and (event.get("regarding") or {}).get("name") == name
     ]
     return max(own, default=("", ""))[1]
-
-
-def _at(event: Json) -> str:
-    series = event.get("series") or {}
-    return str(
-        series.get("lastObservedTime")
-        or event.get("eventTime")
-        or event.get("deprecatedLastTimestamp")
-        or ""
-    )
 
 
 def result(pods: list[Json]) -> Json:

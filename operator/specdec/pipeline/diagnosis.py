@@ -32,6 +32,12 @@ _SECRET = re.compile(r"\bsecret\b", re.IGNORECASE)
 # A busy kubelet reports this before it has read the Secret or ConfigMap, and tries again.
 _UNSYNCED = re.compile(r"^failed to sync (secret|configmap) cache\b")
 
+# What a Job's event has before the reason. The name of the pod differs in each attempt.
+_REFUSAL = re.compile(
+    r"^(?:\(combined from similar events\): ?)?(?:Error creating: )?"
+    r"(?:pods \"[^\"]*\" is forbidden: )?"
+)
+
 # The remedy for a Job that exceeds its deadline, by its component.
 _DEADLINES = {
     "fetch": "raise spec.fetch.activeDeadlineSeconds",
@@ -94,6 +100,16 @@ def blocked(pod: Object) -> Cause | None:
                 CommonReason.CONTAINER_CONFIG_ERROR, f"pod {name} cannot start ({reason}): {why}"
             )
     return None
+
+
+def refused(name: str, note: str) -> Cause:
+    """Why a Job has no pod: the API server refuses it; `note` is from an event of the Job."""
+    why = _sentence(_REFUSAL.sub("", note))
+    return Cause(
+        CommonReason.POD_REJECTED,
+        f"the API server rejects the pod of Job {name}: {why}: change that quota, limit or "
+        f"policy, or the Job's resources; to try again at once: kubectl delete job {name}",
+    )
 
 
 def running(name: str, activity: str, reason: Reason, pods: list[Object], log: str = "") -> Cause:

@@ -147,6 +147,8 @@ def _running_or_failed(context: Context, live: LiveJob, task: Task[R]) -> Pendin
     if live.state == "Failed":
         cause = diagnosis.failed(live.name, live.body, live.pods, task.failure)
         return Pending(cause, apply, failed=True, requeue_after=None)
+    if live.refusal and not live.pods:
+        return Pending(diagnosis.refused(live.name, live.refusal), apply)
     cause = diagnosis.running(live.name, task.activity, task.running, live.pods, live.log)
     return Pending(cause, apply, log=live.log)
 

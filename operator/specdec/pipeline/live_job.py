@@ -21,13 +21,17 @@ State = Literal["Absent", "Deleting", "Running", "Ended", "Complete", "Failed"]
 
 @dataclass(frozen=True)
 class LiveJob:
-    """A Job in the cluster: state, object, pods (newest first), last log lines of the newest."""
+    """A Job in the cluster: state, object, pods (newest first), last log lines of the newest.
+
+    `refusal` is why the API server refuses its pod; empty if it has one, or nothing is known.
+    """
 
     name: str
     state: State
     body: Object
     pods: list[Object]
     log: str = ""
+    refusal: str = ""
 
     @cached_property
     def result(self) -> Result:
@@ -42,7 +46,8 @@ def find(observed: Observed, name: str) -> LiveJob:
         return LiveJob(name, "Deleting", body, [])
     pods = observed.pods_of(name)
     log = observed.logs.get(pods[0]["metadata"]["name"], "") if pods else ""
-    return LiveJob(name, _state(body, pods, observed.now), body or {}, pods, log)
+    state, refusal = _state(body, pods, observed.now), observed.refusals.get(name, "")
+    return LiveJob(name, state, body or {}, pods, log, refusal)
 
 
 def _state(body: Object | None, pods: list[Object], now: datetime) -> State:

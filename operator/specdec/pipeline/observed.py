@@ -52,6 +52,8 @@ class Observed:
         logs: the last lines of logs. The key is the pod's name for running build and fetch pods,
             and for the certificate sidecar of a server. For a server that is not ready, the
             function `server_log_key` returns it.
+        refusals: why the API server refuses the pod of a Job, by the Job's name; only of Jobs
+            without a pod.
         crashes: the end of the log of each server that ended, by pod name.
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.
@@ -71,6 +73,7 @@ class Observed:
     services: Mapping[str, Object] = field(default_factory=dict)
     endpoints: Mapping[str, int] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
     optional_objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)

@@ -28,6 +28,7 @@ class FakeCluster(Cluster):
         self.fail_once: dict[tuple[str, str], Iterator[Exception]] = {}
         self.logs: dict[str, str] = {}
         self.pages: dict[str, str] = {}
+        self.events_of: dict[str, tuple[str, ...]] = {}
         self._version = itertools.count(1)
         for item in objects:
             self.put(item)
@@ -69,6 +70,11 @@ class FakeCluster(Cluster):
             if key in (labels := item["metadata"].get("labels", {}))
             and (not value or labels[key] in values)
         ]
+
+    @override
+    async def notes(self, namespace: str, uid: str, reason: str) -> tuple[str, ...]:
+        self._record("list", "Event", f"{uid} {reason}")
+        return tuple(self.events_of.get(uid, ()))
 
     @override
     async def log(

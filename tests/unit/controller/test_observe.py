@@ -12,7 +12,7 @@ from kubernetes.aio.client.configuration import Configuration
 from specdec import cluster
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
-from specdec.cluster import Cluster, Missing, Transient
+from specdec.cluster import Cluster, Missing, Rejected, Transient
 from specdec.controller.observe import observe
 from support.simulated_cluster import resource
 from unit.controller.fakes import FakeCluster
@@ -59,6 +59,30 @@ async def test_pods_are_listed_after_the_jobs_that_they_belong_to() -> None:
     pods = [i for i, (kind, selector) in enumerate(lists) if selector in of_jobs and kind == "Pod"]
     assert len(pods) == 2
     assert min(pods) > last_jobs
+
+
+async def test_events_are_read_only_of_unfinished_jobs_without_a_pod() -> None:
+    own = {"specdec.dev/model": "pair"}
+    jobs = [
+        {"kind": "Job", "metadata": {"name": name, "labels": own}, "status": status}
+        for name, status in (
+            ("refused", {}),
+            ("running", {}),
+            ("done", {"conditions": [{"type": "Complete", "status": "True"}]}),
+        )
+    ]
+    labels = {**own, "batch.kubernetes.io/job-name": "running"}
+    started = pod("running-1", "verify", "Running")
+    started["metadata"]["labels"] |= labels
+    fake = FakeCluster(*jobs, started)
+    fake.events_of = {"uid-refused": ("an earlier reason", "exceeded quota")}
+    observed = await observe(fake, SpeculativeModel.parse(resource()))
+    assert observed.refusals == {"refused": "exceeded quota"}
+    assert [call for call in fake.calls if call[1] == "Event"] == [
+        ("list", "Event", "uid-refused FailedCreate")
+    ]
+    fake.fail["list", "Event"] = Rejected(403, "Event", "forbidden")
+    assert (await observe(fake, SpeculativeModel.parse(resource()))).refusals == {}
 
 
 async def test_ready_endpoints_are_counted_per_service() -> None:

@@ -217,3 +217,36 @@ def test_the_running_job_of_another_resource_is_joined() -> None:
     step = advance(other, RUNNING, task=replace(TASK, membership=membership))
     assert isinstance(step, Pending)
     assert step.apply == (INPUT, membership)
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [
+        (
+            'Error creating: pods "pair-build-1-x7k2p" is forbidden: exceeded quota: gpus, '
+            "requested: requests.nvidia.com/gpu=8, used: ..., limited: ...",
+            "exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, used: ..., limited:",
+        ),
+        (
+            '(combined from similar events): Error creating: pods "pair-build-1-9" is forbidden: '
+            'violates PodSecurity "restricted:latest"',
+            'violates PodSecurity "restricted:latest"',
+        ),
+        (
+            'Error creating: admission webhook "pods.example.com" denied the request: no tag',
+            'admission webhook "pods.example.com" denied the request: no tag',
+        ),
+    ],
+)
+def test_refused_pod_is_reported_with_the_reason_from_the_job_s_event(note: str, why: str) -> None:
+    """Every stage's Job is judged here; the name of the pod changes with each attempt."""
+    model = SpeculativeModel.parse(resource())
+    observed = Observed(NOW, jobs={NAME: live()}, refusals={NAME: note})
+    step = job.advance(Context(model, observed, IMAGES), TASK)
+    assert isinstance(step, Pending)
+    assert (step.cause.reason, step.requeue_after) == ("PodRejected", POLL)
+    assert step.cause.message.startswith(f"the API server rejects the pod of Job {NAME}: {why}")
+    started = replace(observed, pods=(RUNNING,))
+    step = job.advance(Context(model, started, IMAGES), TASK)
+    assert isinstance(step, Pending)
+    assert step.cause.reason == "Building"

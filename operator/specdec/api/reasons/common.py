@@ -18,6 +18,14 @@ class CommonReason(Reason):
     QUEUED = _SECTION.progress(
         "Queued", "the pod of a Job has not started", "wait, or check the events of the pod"
     )
+    POD_REJECTED = _SECTION.blocked(
+        "PodRejected",
+        "the API server rejects the pod of a Job, for example because of a quota, a limit range, "
+        "a webhook or the pod security level of the namespace",
+        "change what the message names; the Job tries again after some minutes by itself, or at "
+        "once if it is deleted",
+        health=Health.PROGRESSING,
+    )
     REJECTED = _SECTION.failed(
         "Rejected",
         "the API server rejected an object of the operator, or an object of this name belongs to "
