@@ -20,6 +20,34 @@ This page is generated from `crds/speculativemodels.yaml`; `kubectl explain spec
 same text. Fields in **bold** are required if their parent is set. The API needs Kubernetes 1.30 or
 newer.
 """
+# The fields that most resources set, in the order in which a person decides about them.
+FIRST = """
+## Start with these 20 fields
+
+Most resources need no other field. The samples in [Methods and samples](methods.md) set them.
+"""
+FIRST_FIELDS = (
+    "runtime.backend",
+    "runtime.version",
+    "gpu.product",
+    "target.source.huggingFace.repo",
+    "target.source.huggingFace.revision",
+    "target.source.huggingFace.tokenSecretRef",
+    "target.source.pvc",
+    "target.parallelism.tensor",
+    "target.limits.maxBatchSize",
+    "target.limits.maxInputLen",
+    "target.limits.maxSeqLen",
+    "target.limits.maxNumTokens",
+    "speculation.method",
+    "speculation.maxDraftTokens",
+    "speculation.draftTarget.draft",
+    "speculation.eagle3.checkpoint",
+    "storage.size",
+    "storage.existingClaim",
+    "serving.replicas",
+    "serving.openAI",
+)
 STATUS = """
 ## status
 
@@ -36,7 +64,7 @@ def render(crd: Schema) -> str:
     """Return the whole reference as Markdown."""
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     spec, status = (schema["properties"][part] for part in ("spec", "status"))
-    lines = [HEAD]
+    lines = [HEAD, FIRST.strip("\n"), "", *_first_fields(spec), ""]
     for name, part in spec["properties"].items():
         lines += [f"## spec.{name}{_need(name, spec)}", "", part["description"]]
         if "properties" in part:
@@ -48,6 +76,18 @@ def render(crd: Schema) -> str:
     lines += [STATUS.strip("\n"), "", *table(status), "", RULES.strip("\n"), ""]
     lines += [f"- {message}" for message in dict.fromkeys(messages(schema))]
     return "\n".join(lines) + "\n"
+
+
+def _first_fields(spec: Schema) -> list[str]:
+    """Return a table of `FIRST_FIELDS`; raises KeyError for a field that the API lacks."""
+    lines = ["| Field of `spec` | Type | Default | Meaning |", "|---|---|---|---|"]
+    for path in FIRST_FIELDS:
+        field = spec
+        for name in path.split("."):
+            field = field["properties"][name]
+        cells = (f"`{path}`", _type(field), _default(field), field["description"])
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def table(part: Schema) -> list[str]:
