@@ -49,8 +49,7 @@ RUN pip install --no-index --no-deps --no-build-isolation . \
 WORKDIR /
 USER 10001:10001
 EXPOSE 8080 9090
-CMD ["kopf", "run", "--standalone", "-A", "--log-format=json", \
-     "--liveness=http://0.0.0.0:8080/healthz", "-m", "specdec.controller.handlers"]
+CMD ["python", "-m", "specdec.controller", "--log-format=json"]
 
 FROM base AS reference
 WORKDIR /build

@@ -26,6 +26,9 @@ API_REQUESTS = Counter(
     "Requests to the API server by verb, kind and HTTP status (0: no response).",
     ["verb", "kind", "code"],
 )
+WATCH_RESTARTS = Counter(
+    "specdec_watch_restarts_total", "Restarts of the watches after a fault that ended them."
+)
 QUEUE_DEPTH = Gauge("specdec_queue_depth", "Resources that wait for a reconcile.")
 RESOURCES = Gauge("specdec_resources", "Resources seen by the last resync.")
 LEADER = Gauge("specdec_operator_leader", "1 on the active operator, 0 on a standby.")

@@ -104,8 +104,3 @@ def operator(objects: list[Object]) -> Object:
 def environment(objects: list[Object]) -> dict[str, str]:
     """Return the environment variables of the operator."""
     return {e["name"]: e.get("value", "") for e in operator(objects)["env"]}
-
-
-def scope(objects: list[Object]) -> list[str]:
-    """Return the flags that set which namespaces the operator watches."""
-    return [flag for flag in operator(objects)["command"] if "namespace" in flag]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, environment, scope
+from chart.helm import CHART, NAMESPACE, RELEASE, ROOT, Helm, environment
 from cluster import ControlPlane
 from cluster.processes import TIMEOUT
 from controlplane.operating import ACCOUNT, Object, Operator, until
@@ -65,9 +65,7 @@ def test_standby_takes_over_from_a_killed_and_a_stopped_holder(
     account = plane.service_account(*ACCOUNT)
     with ExitStack() as both:
         first, second = (
-            both.enter_context(
-                Operator(account, tmp_path / name, scope=scope(objects), **variables)
-            )
+            both.enter_context(Operator(account, tmp_path / name, **variables))
             for name in ("first", "second")
         )
         reconciled(plane, "before", by=first)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from chart.helm import CHART, NAMESPACE, RELEASE, Helm, Object, environment, scope
+from chart.helm import CHART, NAMESPACE, RELEASE, Helm, Object, environment
 from cluster import ClusterError, ControlPlane
 from cluster.processes import TIMEOUT
 from controlplane import definitions, lws
@@ -133,7 +133,7 @@ def process(plane: ControlPlane, objects: list[Object], log: Path) -> Operator:
     names = plane.kubectl("get", "pods", *HERE, *LABEL, "-o", "jsonpath={.items[*].metadata.name}")
     variables |= {"SPECDEC_POD_NAMESPACE": NAMESPACE, "SPECDEC_POD_NAME": names.split()[0]}
     account = plane.service_account(*ACCOUNT)
-    return Operator(account, log, scope=scope(objects), **variables)
+    return Operator(account, log, **variables)
 
 
 def _travel(tour: Tour, objects: list[Object], everywhere: bool) -> Toured:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -47,17 +47,15 @@ def until(check: Callable[[], T | None], what: str | Callable[[], str]) -> T:
 
 
 class Operator:
-    """The operator as a process (`kopf run`) with a kubeconfig; tests read its metrics."""
+    """The operator as a process with a kubeconfig; tests read its metrics."""
 
     def __init__(
         self,
         kubeconfig: Path,
         log: Path,
-        scope: Sequence[str] = ("--all-namespaces",),
         **environment: str,
     ) -> None:
         self.log = log
-        self._scope = tuple(scope)
         self._kubeconfig = kubeconfig
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,9 +81,7 @@ class Operator:
     def start(self) -> None:
         self._health, self._metrics = self._reserved.enter_context(reserved(2))
         argv = [
-            *(sys.executable, "-m", "kopf", "run", "--standalone", *self._scope),
-            *("--log-format=json", f"--liveness=http://127.0.0.1:{self._health}/healthz"),
-            "--module=specdec.controller.handlers",
+            *(sys.executable, "-m", "specdec.controller", "--log-format=json"),
         ]
         environment = {
             **os.environ,

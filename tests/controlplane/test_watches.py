@@ -99,9 +99,8 @@ def test_probe_fails_until_restart_for_a_kind_without_a_watch(
     account = plane.service_account(*ACCOUNT)
     namespace = "watches-alone"
     # An operator of some namespaces may not read CRDs: it knows the kinds from its start.
-    scope = ("-n", namespace)
     alone = {**QUICK, "SPECDEC_NAMESPACES": namespace}
-    operator = Operator(account, tmp_path / "operator.log", scope, **alone)
+    operator = Operator(account, tmp_path / "operator.log", **alone)
     with Lab(plane, operator, namespace) as lab, operator:
         lab.apply(resource("pair"))
         lab.wait("pair", "Accepted")

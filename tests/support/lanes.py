@@ -47,6 +47,7 @@ _DEFINITION = tuple(
         "migration",
         "offline_verdict",
         "oldest_release",
+        "watch_faults",
         "watches",
     )
 )

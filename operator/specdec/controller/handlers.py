@@ -1,58 +1,43 @@
-"""The kopf handlers: kopf watches, logs in and serves the probe; everything else is in `runtime`.
+"""The watches: kopf logs in and watches, and its handlers pass events on to `Runtime`.
 
-`kopf run` imports this module. Event handlers only pass events on to `Runtime`. The operator uses
-no finalizers, timers, daemons, indexes or stateful handlers of kopf, so kopf leaves no
-trace in objects when the operator is uninstalled.
+`watch` runs kopf in a thread with an event loop of its own. kopf ends at faults that it cannot
+handle, such as a token that is refused for some seconds, and then cancels all tasks of its loop.
+`watching` starts it again; queue, Lease and metrics stay in the main thread.
+The operator uses no finalizers, timers, daemons, indexes or stateful handlers of kopf, so kopf
+leaves no trace in objects when the operator is uninstalled.
 """
 
+import asyncio
+import contextlib
 import dataclasses
 import logging
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import kopf
-from pydantic import ValidationError
 
 from specdec.api import names
 from specdec.api.kinds import PLURALS, WATCHED, triple
 from specdec.api.model import GROUP, PLURAL, VERSION
-from specdec.cluster import ClusterError
 from specdec.cluster.login import pod_server
 from specdec.controller.runtime import Runtime
-from specdec.controller.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 CHILDREN = tuple(triple(version, PLURALS[version, kind]) for version, kind in WATCHED)
+LOG_FORMATS = tuple(str(item.name).lower() for item in kopf.LogFormat)
+# How long a stopping operator waits for the end of the watches, which write nothing.
+STOP_SECONDS = 5.0
 
 
-@kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
-async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
-    """Configure kopf and start the runtime.
-
-    An error ends the process with one sentence in the log, and the kubelet restarts it.
-    """
-    for name in ("kopf.objects", "kopf.activities", "aiohttp.access"):
-        # These log a line per event and per probe; our own modules log what they change.
+def configure_logging(log_format: str, **options: Any) -> None:
+    """Log to stderr in a format of `LOG_FORMATS`; the options are those of `kopf.configure`."""
+    kopf.configure(log_format=kopf.LogFormat[log_format.upper()], **options)
+    for name in ("kopf.objects", "kopf.activities"):
+        # These log a line per event and per login; our own modules log what they change.
         logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        own = Settings()
-        configure(settings, namespaced=bool(own.namespaces))
-        runtime = Runtime(own)
-        await runtime.start()
-    except (ValidationError, ClusterError, OSError) as error:
-        # kopf would log the error with several tracebacks of its own.
-        logger.critical("the operator cannot start: %s", one_line(error))
-        raise SystemExit(1) from error
-    memo.runtime = runtime
-
-
-def one_line(error: Exception) -> str:
-    """A startup error in one sentence; an invalid setting is named by its variable."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        variable = "_".join(("SPECDEC", *map(str, first["loc"]))).upper()
-        return f"{variable} is {first['input']!r}: {first['msg']}"
-    return " ".join(str(error).split())
+    for name in ("kopf._core.reactor.running", "kopf._core.reactor.orchestration"):
+        # They log the error that ends a watch, each with a traceback; `watching` logs it once.
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
@@ -70,22 +55,87 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.networking.request_timeout = 60
     settings.networking.connect_timeout = 10
     settings.queueing.worker_limit = 100
-    settings.process.ultimate_exiting_timeout = 25  # below the pod's grace period of 30 s
+    # kopf would kill the process some seconds after its own end.
+    settings.process.ultimate_exiting_timeout = None
     for child in CHILDREN:
         # The API server filters by this label. Otherwise kopf would hold all such objects of the
         # cluster.
         settings.watching.label_selectors[child] = f"{names.MANAGED_BY}={names.MANAGER}"
 
 
-@kopf.on.cleanup()
-async def stop(memo: kopf.Memo, **_: Any) -> None:
-    """Stop the runtime, which lets running reconciles finish."""
-    runtime: Runtime | None = memo.get("runtime")
-    if runtime is not None:
-        await runtime.stop()
+async def watch(runtime: Runtime, namespaces: Sequence[str]) -> None:
+    """Log in, list and watch all kinds until a fault ends kopf; cancel it to stop the watches.
+
+    Raises:
+        Exception: the error that ended kopf.
+    """
+    life = _Life(runtime, namespaces)
+    threading.Thread(target=life.run, name="watches", daemon=True).start()
+    try:
+        # Not the future itself, which a cancellation would cancel.
+        await asyncio.wait([life.ended])
+    except asyncio.CancelledError:
+        life.stop()
+        await asyncio.wait([life.ended], timeout=STOP_SECONDS)
+        raise
+    if (error := life.ended.result()) is not None:
+        raise error
 
 
-@kopf.on.login()
+class _Life:
+    """One run of kopf, with new credentials and new lists of all objects.
+
+    `ended` is a future of the main thread's loop: the error that ended kopf, or None.
+    """
+
+    def __init__(self, runtime: Runtime, namespaces: Sequence[str]) -> None:
+        self._runtime, self._namespaces = runtime, tuple(namespaces)
+        self._main = asyncio.get_running_loop()
+        self.ended: asyncio.Future[BaseException | None] = self._main.create_future()
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._task: asyncio.Task[Any] | None = None
+
+    def run(self) -> None:
+        """Run kopf in this thread until it ends."""
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._operate())
+        except BaseException as failure:  # noqa: BLE001 - the main thread raises it
+            error = failure
+        _hand_over(self._main, self.ended.set_result, error)
+
+    def stop(self) -> None:
+        """End kopf, from the main thread."""
+        with self._lock:
+            self._stopped = True
+            if self._task is not None:
+                _hand_over(self._task.get_loop(), self._task.cancel)
+
+    async def _operate(self) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._task = asyncio.current_task()
+        settings = kopf.OperatorSettings()
+        configure(settings, namespaced=bool(self._namespaces))
+        await kopf.operator(
+            settings=settings,
+            memo=kopf.Memo(runtime=self._runtime, main=self._main),
+            standalone=True,
+            clusterwide=not self._namespaces,
+            namespaces=self._namespaces,
+        )
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:
+    """Call a function in the thread of a loop, unless that loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
+
+
+# A file that cannot be read for a moment must not cost the minute of kopf's default.
+@kopf.on.login(backoff=5)
 async def login(**kwargs: Any) -> Any:
     """Log in by the pod's service account, or else by a kubeconfig."""
     account = kopf.login_with_service_account(**kwargs)
@@ -103,20 +153,13 @@ async def resource_changed(
     **_: Any,
 ) -> None:
     """A SpeculativeModel was listed, created, changed or deleted."""
-    memo.runtime.resource_changed(body, deleted=type == "DELETED")
+    _hand_over(memo.main, memo.runtime.resource_changed, body, type == "DELETED")
 
 
 async def child_changed(body: kopf.Body, type: str | None, memo: kopf.Memo, **_: Any) -> None:
     """A child was listed, created, changed or deleted."""
-    memo.runtime.child_changed(body, deleted=type == "DELETED")
+    _hand_over(memo.main, memo.runtime.child_changed, body, type == "DELETED")
 
 
 for _group, _version, _plural in CHILDREN:
     kopf.on.event(_group, _version, _plural)(child_changed)
-
-
-@kopf.on.probe(id="operator", errors=kopf.ErrorsMode.PERMANENT)
-async def healthy(memo: kopf.Memo, **_: Any) -> dict[str, float]:
-    """The figures of the health check; if the check raises an exception, the probe returns 500."""
-    runtime: Runtime = memo.runtime
-    return runtime.check_health()

@@ -1,10 +1,18 @@
 """The health check behind the liveness probe; the kubelet restarts the operator if it fails.
 
-`Runtime.check_health` calls `check` with the state of the queue, the resync and the watches. The
-check fails only for states that a restart fixes.
+The process serves it with `serving`. `Runtime.check_health` calls `check` with the state of the
+queue, the resync and the watches. The check fails only for states that a restart fixes.
 """
 
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
 from specdec.controller.queue import Health
+
+logger = logging.getLogger(__name__)
 
 # The queue's loop runs at least every five seconds. After this many seconds without a run it
 # counts as dead.
@@ -40,3 +48,36 @@ def check(
         "longestReconcile": round(queue.longest_reconcile_seconds, 1),
         "sinceResync": round(since_resync, 1),
     }
+
+
+@asynccontextmanager
+async def serving(
+    port: int, check_health: Callable[[], Mapping[str, float]]
+) -> AsyncIterator[None]:
+    """Answer /healthz at a port (0: no probe) with the figures of the check, or with 500.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    if not port:
+        yield
+        return
+
+    async def answer(_: web.Request) -> web.Response:
+        try:
+            return web.json_response(dict(check_health()))
+        except UnhealthyError as error:
+            logger.debug("the probe fails: %s", error)
+            return web.json_response({"error": str(error)}, status=500)
+
+    application = web.Application()
+    application.add_routes([web.get("/healthz", answer)])
+    runner = web.AppRunner(
+        application, handle_signals=False, access_log=None, shutdown_timeout=1.0
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, port=port).start()
+        yield
+    finally:
+        await runner.cleanup()

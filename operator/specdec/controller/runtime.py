@@ -1,7 +1,8 @@
 """Everything that lives as long as the operator process: queue, reconciler, resync, watch check.
 
-`handlers` starts and stops the `Runtime` and passes watch events to it. The `Runtime` turns events
-into queued keys. The periodic resync and the watch check detect changes whose events were lost.
+The process starts and stops the `Runtime`, and `handlers` passes watch events to it. The `Runtime`
+turns events into queued keys. The periodic resync and the watch check detect changes whose events
+were lost.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ STOP_GRACE = 15.0
 
 
 class Runtime:
-    """The running operator; started by kopf's startup handler, stopped by its cleanup handler."""
+    """The running operator, with everything that outlives a restart of the watches."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -51,6 +52,7 @@ class Runtime:
         self._watch_monitor = WatchMonitor()
         self._last_resync: float | None = None
         self._started = 0.0
+        self._stands_by = False
 
     async def start(self) -> None:
         """Log in, serve metrics, wait for the Lease if configured, and start the tasks.
@@ -95,7 +97,9 @@ class Runtime:
         namespace, _, name = settings.lease.partition("/")
         identity = standby.unique_identity()
         lease = Lease(cluster, namespace, name, identity, settings.lease_seconds)
-        await self._exits.enter_async_context(standby.hold_lease(lease, settings.health_port))
+        self._stands_by = True
+        await self._exits.enter_async_context(standby.hold_lease(lease))
+        self._stands_by = False
         return cluster.fenced(standby.write_fence(lease))
 
     async def stop(self) -> None:
@@ -107,7 +111,7 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._exits.aclose()
 
-    def resource_changed(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+    def resource_changed(self, body: Mapping[str, Any], deleted: bool = False) -> None:
         """Handle an event of a resource: queue it, unless the event is our own status write."""
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
@@ -124,7 +128,7 @@ class Runtime:
             # too.
             self._queue.add_after(dependent, CHILD_DELAY)
 
-    def child_changed(self, body: Mapping[str, Any], *, deleted: bool = False) -> None:
+    def child_changed(self, body: Mapping[str, Any], deleted: bool = False) -> None:
         """Handle an event of a child: queue the resources that it belongs to."""
         self._watch_monitor.record(body["metadata"], _now(), deleted=deleted)
         if self._queue is not None:
@@ -133,6 +137,8 @@ class Runtime:
 
     def check_health(self) -> dict[str, float]:
         """The figures for the probe; raises `probe.UnhealthyError` with one sentence."""
+        if self._stands_by:
+            return {"standby": True}  # healthy as long as its event loop runs
         if self._queue is None:
             raise probe.UnhealthyError("the operator has not started its queue")
         for task in self._tasks:

@@ -1,6 +1,6 @@
 """The operator's settings, from environment variables `SPECDEC_*` of its Deployment.
 
-`handlers` reads them once at start, and `specdec plan` reads the images. An invalid value stops
+The process reads them once at start, and `specdec plan` reads the images. An invalid value stops
 the start with a message that names the variable.
 """
 
@@ -52,7 +52,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=15, ge=5, le=300)
     """Seconds without a renewal after which the Lease expires."""
     health_port: int = Field(default=8080, ge=0, le=65535)
-    """Port of the probe while standing by, the same as kopf's `--liveness`; 0 disables it."""
+    """Port of the probe; 0 disables it."""
 
     @field_validator("namespaces", "excluded_namespaces", "fetch_allowed_networks", mode="before")
     @classmethod

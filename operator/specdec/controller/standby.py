@@ -1,7 +1,7 @@
 """What a replica does with the Lease: stand by, become active, and exit when it loses the Lease.
 
 `Runtime` enters `hold_lease` at its start, or `single_replica` without leader election. A standby
-is logged in and answers its liveness probe, but reconciles nothing. A process that has lost the
+is logged in and healthy, but reconciles nothing. A process that has lost the
 Lease writes nothing more: it exits at once, and the next holder repeats unfinished work.
 """
 
@@ -12,8 +12,6 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-
-from aiohttp import web
 
 from specdec import metrics
 from specdec.controller.leader_election import Lease, LeaseLostError
@@ -58,15 +56,13 @@ async def single_replica() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def hold_lease(
-    lease: Lease, health_port: int, exit_now: Callable[[], None] = exit_process
+    lease: Lease, exit_now: Callable[[], None] = exit_process
 ) -> AsyncIterator[None]:
     """Wait for the Lease, renew it inside the block, and release it afterwards.
 
-    While it waits, `health_port` answers /healthz (0: no probe); kopf opens that port later. The
-    process exits when the Lease is lost.
+    The process exits when the Lease is lost.
     """
-    async with _standby_probe(health_port):
-        await lease.acquire()
+    await lease.acquire()
     renewal = asyncio.create_task(lease.renew(), name="lease")
 
     def exit_if_lost(task: asyncio.Task[None]) -> None:
@@ -83,24 +79,3 @@ async def hold_lease(
         await asyncio.gather(renewal, return_exceptions=True)
         await lease.release()
         metrics.LEADER.set(0)
-
-
-@asynccontextmanager
-async def _standby_probe(port: int) -> AsyncIterator[None]:
-    """Answer the liveness probe of a standby: it is healthy as long as its event loop runs."""
-    if not port:
-        yield
-        return
-    application = web.Application()
-    application.add_routes([web.get("/healthz", _healthz)])
-    runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, port=port).start()
-        yield
-    finally:
-        await runner.cleanup()
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.json_response({"standby": True})

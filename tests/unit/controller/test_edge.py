@@ -187,17 +187,9 @@ def test_event_names_the_resource_and_fits_the_limits() -> None:
 def test_failed_start_logs_one_sentence(
     environment: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    argv = [
-        sys.executable,
-        "-m",
-        "kopf",
-        "run",
-        "--standalone",
-        "-A",
-        "-m",
-        "specdec.controller.handlers",
-    ]
+    argv = [sys.executable, "-m", "specdec.controller"]
     base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPECDEC_METRICS_PORT": "0"}
+    base |= {"SPECDEC_HEALTH_PORT": "0"}
     process = subprocess.run(
         argv,
         env=base | environment,

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,19 +12,11 @@ import pytest
 from prometheus_client import REGISTRY
 from typing_extensions import override
 
-from cluster.processes import DEADLINE_SECONDS
 from controlplane.operating import Operator, until
 from specdec.cluster import Rejected
 from specdec.controller.leader_election import Lease
 from specdec.controller.standby import hold_lease, single_replica, unique_identity
-from support.ports import reserved
 from unit.controller.fakes import FakeCluster
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    with reserved(1) as (port,):
-        yield port
 
 
 def is_leader() -> bool:
@@ -45,32 +35,20 @@ def candidate(server: FakeCluster) -> Lease:
     return Lease(server, "system", "operator", "me", duration=6)
 
 
-def probe_answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/healthz", timeout=DEADLINE_SECONDS
-        ) as response:
-            return bool(response.status == 200)
-    except urllib.error.URLError:
-        return False
-
-
 async def wait_until(check: Callable[[], bool], description: str) -> None:
     await asyncio.to_thread(until, check, description)
 
 
-async def test_standby_becomes_active_and_releases_the_lease(port: int) -> None:
+async def test_standby_becomes_active_and_releases_the_lease() -> None:
     server, done = held_by("other"), asyncio.Event()
     spec = server.objects["Lease", "operator"]["spec"]
 
     async def operate() -> None:
-        async with hold_lease(candidate(server), port, exit_now=pytest.fail):
-            # The port is free again, because kopf opens it next.
-            assert not await asyncio.to_thread(probe_answers, port)
+        async with hold_lease(candidate(server), exit_now=pytest.fail):
             await done.wait()
 
     task = asyncio.create_task(operate())
-    await wait_until(lambda: probe_answers(port), "an answer to the probe")
+    await wait_until(lambda: ("get", "Lease", "operator") in server.calls, "a read of the Lease")
     assert not is_leader()
     assert server.writes() == []
     spec["holderIdentity"] = ""
@@ -85,7 +63,7 @@ async def test_process_exits_with_one_line_when_the_lease_is_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, exited = held_by(""), asyncio.Event()
-    async with hold_lease(candidate(server), 0, exit_now=exited.set):
+    async with hold_lease(candidate(server), exit_now=exited.set):
         assert is_leader()
         server.objects["Lease", "operator"]["spec"]["holderIdentity"] = "other"
         async with asyncio.timeout(30):
@@ -96,13 +74,12 @@ async def test_process_exits_with_one_line_when_the_lease_is_lost(
     ]
 
 
-async def test_forbidden_lease_ends_the_standby(port: int) -> None:
+async def test_forbidden_lease_ends_the_standby() -> None:
     server = FakeCluster()
     server.fail["create", "Lease"] = Rejected(403, "Lease operator", "forbidden")
     with pytest.raises(Rejected, match="forbidden"):
-        async with hold_lease(candidate(server), port, exit_now=pytest.fail):
+        async with hold_lease(candidate(server), exit_now=pytest.fail):
             raise AssertionError("active without the Lease")
-    assert not await asyncio.to_thread(probe_answers, port)
 
 
 async def test_single_replica_is_active() -> None:

@@ -40,7 +40,7 @@ async def write_repeatedly(cluster, pause):
 async def main():
     async with connect() as cluster:
         lease = Lease(cluster, "system", "operator", "me", duration=6)
-        async with standby.hold_lease(lease, 0):
+        async with standby.hold_lease(lease):
             writer = cluster.fenced(standby.write_fence(lease))
             await asyncio.gather(*(write_repeatedly(writer, pause / 1000) for pause in range(64)))
 
