@@ -2,8 +2,9 @@
 
 `make campaign NAME=hostile` starts each program with the command and the memory limit of its
 container, and sends 10 000 clients of `campaigns/hostile_clients.py` to it over loopback.
-Meanwhile a good client sends one request after the other. Each gets its answer, and the program is
-never killed. A script takes the place of the server behind the program.
+Meanwhile a good client sends one request after the other. Like the package `openai`, it repeats a
+request that gets status 429 or 503. Each gets its answer, and the program is never killed. A
+script takes the place of the server behind the program.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ GOOD_SECONDS = 60.0
 _SAMPLES = {"endpoint": "reference-openai", "proxy": "pytorch-trtllm-serve"}
 _TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 _OK = "HTTP/1.1 200 OK"
+_REPEATED = ("HTTP/1.1 429 ", "HTTP/1.1 503 ")
 _TESTS = Path(__file__).parents[1]
 
 
@@ -61,11 +63,13 @@ class Outcome:
     Attributes:
         ends: hostile clients by their kind and the first line of the answer.
         seconds: of each good request.
+        repeated: answers after which a good request was repeated.
         failures: first lines of the answers to good requests that failed.
     """
 
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
@@ -156,7 +160,12 @@ async def started(running: Program) -> None:
 async def answered(running: Program, outcome: Outcome) -> None:
     """Send a good request; completions and chats take turns."""
     began = time.perf_counter()
-    end = await _request(running, chat=len(outcome.seconds) % 2 == 1).run(running.port)
+    request = _request(running, chat=len(outcome.seconds) % 2 == 1)
+    end = await request.run(running.port)
+    while end.startswith(_REPEATED) and time.perf_counter() < began + GOOD_SECONDS:
+        outcome.repeated.append(end)
+        await asyncio.sleep(1)
+        end = await request.run(running.port)
     outcome.seconds.append(time.perf_counter() - began)
     if end != _OK:
         outcome.failures.append(end)
@@ -212,6 +221,7 @@ def main() -> int:
             report.note(f"{name}: {failure}: {times}")
         report.figure(f"hostile.{name}_clients", [outcome.ends.total()], "clients")
         report.figure(f"hostile.{name}_failures", [len(outcome.failures)], "answers", goal=0)
+        report.figure(f"hostile.{name}_repeated", [len(outcome.repeated)], "answers")
         report.figure(f"hostile.{name}_good_requests", [len(outcome.seconds)], "requests")
         report.figure(f"hostile.{name}_good_seconds", outcome.seconds, "s")
         report.figure(f"hostile.{name}_slowest_good", [max(outcome.seconds)], "s")

@@ -9,12 +9,15 @@ from typing import Any
 
 from specdec.openai.body import encoded
 from specdec.openai.checkpoint import ChatFormat
-from specdec.openai.errors import ApiError
+from specdec.openai.errors import ApiError, unavailable
 from specdec.openai.limits import WAITING_CHATS, WAITING_SECONDS
 from specdec.openai.off_loop import off_loop
 from specdec.openai.turns import Turns
 
+# Of processor time, which the process itself limits.
 SECONDS = 2
+# Of real time. On a busy node a short conversation too may take longer than its processor time.
+_REAL_SECONDS = 15
 CHARACTERS = 4 << 20
 _PROGRAM = "specdec.openai.template_process"
 _START_SECONDS = 30
@@ -94,8 +97,8 @@ class Templates:
             size: of the request's body, in bytes.
 
         Raises:
-            ApiError: there is no template, it refuses the conversation, it exceeds a limit, or too
-                many chats wait for it.
+            ApiError: there is no template, it refuses the conversation, it exceeds a limit, too
+                many chats wait for it, or its process gets no processor time.
         """
         name = self._name(variables)
         line = await off_loop(size, encoded, {"template": name, "variables": variables})
@@ -130,20 +133,23 @@ class Templates:
         work = asyncio.ensure_future(self._exchange(line))
         try:
             # The waiting does not cancel the work, so that its result is not left in the pipe.
-            await asyncio.wait((work,), timeout=self._seconds)
+            await asyncio.wait((work,), timeout=_REAL_SECONDS)
             if work.done():
                 return work.result()
         except (OSError, EOFError, ValueError):
-            pass
+            await self._replace(work)
+            raise ApiError(
+                f"the chat template took more than {self._seconds:g} s of processor time or too "
+                "much memory; send a shorter conversation"
+            ) from None
         except asyncio.CancelledError:
             await asyncio.wait((work,), timeout=_LEFT_SECONDS)
             if not work.done() or work.exception() is not None:
                 await self._replace(work)
             raise
         await self._replace(work)
-        raise ApiError(
-            f"the chat template took more than {self._seconds:g} s or too much memory; "
-            "send a shorter conversation"
+        raise unavailable(
+            f"the chat template gave no prompt within {_REAL_SECONDS} s; try again later"
         )
 
     async def _exchange(self, line: bytes) -> dict[str, Any]:

@@ -33,8 +33,8 @@ STATED = {
     "`logit_bias`": f"{limits.BIASES} ",
     "`chat_template_kwargs`": f"{limits.TEMPLATE_VARIABLES} ",
     "the chat template": (
-        f"{SECONDS} s and {CHARACTERS // MIB} Mi characters for a prompt; {limits.WAITING_CHATS} "
-        f"chats wait, for {limits.WAITING_SECONDS:g} s each"
+        f"{SECONDS} s of processor time and {CHARACTERS // MIB} Mi characters for a prompt; "
+        f"{limits.WAITING_CHATS} chats wait, for {limits.WAITING_SECONDS:g} s each"
     ),
     "answers of the proxy that are not streams": (
         f"{MOST_BYTES // MIB} MiB each, and {limits.ANSWER_BYTES // MIB} MiB together"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from contextlib import suppress
 
 import pytest
@@ -123,6 +124,25 @@ async def test_a_client_that_leaves_late_does_not_end_the_process(
         await asyncio.gather(rendering, return_exceptions=True)
         assert made._process is process
         assert await made.render(conversation("another")) == "another"
+    finally:
+        await made.close()
+
+
+async def test_a_process_without_processor_time_is_no_fault_of_the_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy node, a short chat got status 400 with the advice to send a shorter one."""
+    monkeypatch.setattr(template, "_REAL_SECONDS", 0.1)
+    made = Templates(ChatFormat(TEMPLATE), _DEADLINE)
+    await made.start()
+    try:
+        assert made._process is not None
+        made._process.send_signal(signal.SIGSTOP)
+        with pytest.raises(ApiError, match="gave no prompt") as raised:
+            await made.render(conversation("quick"))
+        assert raised.value.status == 503
+        monkeypatch.setattr(template, "_REAL_SECONDS", _DEADLINE)
+        assert await made.render(conversation("quick")) == "quick"
     finally:
         await made.close()
 
