@@ -64,6 +64,7 @@ class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
+    `arguments` are arguments of the LLM API of backend PyTorch that no field sets.
     `instances` is the number of instances of the model in one server; each has GPUs of its own.
     """
 
@@ -75,6 +76,7 @@ class Runtime(Value):
     batch_scheduler_policy: Literal["GuaranteedNoEvict", "MaxUtilization"] = "GuaranteedNoEvict"
     chunked_context: bool = False
     parameters: dict[str, str] = Field(default_factory=dict)
+    arguments: dict[str, Any] = Field(default_factory=dict)
     frontend: Literal["Triton", "TrtllmServe"] = "Triton"
     instances: int = 1
 

@@ -127,6 +127,7 @@ RUN: dict[str, Any] = {
     "runtime.batchSchedulerPolicy": "MaxUtilization",
     "runtime.chunkedContext": True,
     "runtime.parameters": {"multi_block_mode": "false"},
+    "runtime.arguments": {"stream_interval": 4},
     "speculation.draftTokens": 2,
     "speculation.draftLengthPolicy.type": "Adaptive",
     "speculation.draftLengthPolicy.minLength": 1,

@@ -60,6 +60,8 @@ def _arguments(model: SpeculativeModel, facts: Facts) -> dict[str, Any]:
     spelling = generation.methods.get(model.spec.speculation.method)
     speculative = method.speculative_config(model, generation, facts)
     arguments: dict[str, Any] = {
+        # Ours come later and win.
+        **dict(sorted(runtime.arguments.items())),
         "dtype": _DTYPES[spec.dtype],
         "tensor_parallel_size": spec.parallelism.tensor,
         "pipeline_parallel_size": spec.parallelism.pipeline,

@@ -6,7 +6,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import EngineOptions
 from specdec.backends.facts import Images
-from specdec.backends.pytorch import generations, prompts
+from specdec.backends.pytorch import arguments, generations, prompts
 from specdec.backends.rule import Rule, invalid, version
 
 
@@ -202,6 +202,7 @@ RULES: tuple[Rule, ...] = (
     processes,
     formats,
     prompts.steps,
+    arguments.checked,
     lengths,
     load,
     generation,

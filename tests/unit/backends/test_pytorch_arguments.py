@@ -1,0 +1,75 @@
+"""`spec.runtime.arguments` of the PyTorch backend."""
+
+from typing import Any
+
+import pytest
+
+from specdec.api.matrix import support
+from specdec.backends.pytorch import arguments
+from specdec.backends.pytorch.configuration import PARAMETERS
+from unit.backends.pytorch_cases import configuration, problem, put, pytorch
+
+GIVEN = {
+    "moe_expert_parallel_size": 4,
+    "enable_attention_dp": True,
+    "cuda_graph_config": {"enable_padding": True, "batch_sizes": [1, 8]},
+    "moe_config": {"backend": "TRTLLM"},
+    "stream_interval": 4,
+}
+
+
+@pytest.mark.parametrize("version", support("PyTorch").versions)
+def test_arguments_reach_the_file(version: str) -> None:
+    cr = put(pytorch("MTP", version), "runtime.arguments", GIVEN)
+    assert problem(cr) == ""
+    written = configuration(cr)
+    assert {name: written[name] for name in GIVEN} == GIVEN
+    plain = configuration(pytorch("MTP", version))
+    assert {name: value for name, value in written.items() if name not in GIVEN} == plain
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "given", "sentence"),
+    [
+        ("None", "1.2.1", {"max_batch_size": 9}, "spec.target.limits.maxBatchSize sets"),
+        ("None", "1.2.1", {"kv_cache_config": {}}, "spec.target.kvCache sets: remove it from"),
+        ("None", "1.2.1", {"enable_lora": True}, "spec.runtime.parameters sets"),
+        (
+            "None",
+            "1.2.1",
+            {"stream_intervall": 2},
+            "does not pass on to TensorRT-LLM 1.2.1: use al",
+        ),
+        (
+            "None",
+            "1.1.0",
+            {"sparse_attention_config": {}},
+            "does not pass on to TensorRT-LLM 1.1.0",
+        ),
+        ("NGram", "1.2.1", {"disable_overlap_scheduler": False}, "method NGram needs as it is"),
+        (
+            "None",
+            "1.2.1",
+            {"trust_remote_code": True},
+            "runs code of the checkpoint in the server",
+        ),
+        ("None", "1.2.1", {"moe_config": {"a": "x" * 9000}}, "has more than 8192 bytes"),
+    ],
+)
+def test_arguments_are_refused_by_name(
+    method: str, version: str, given: dict[str, Any], sentence: str
+) -> None:
+    message = problem(put(pytorch(method, version), "runtime.arguments", given))
+    assert "spec.runtime.arguments has " in message
+    assert sentence in message
+
+
+@pytest.mark.parametrize("version", support("PyTorch").versions)
+def test_no_name_is_set_by_a_field_too(version: str) -> None:
+    for method in ("None", "DraftTarget", "NGram", "MTP"):
+        ours = set(configuration(pytorch(method, version))) | set(PARAMETERS)
+        ours -= {"disable_overlap_scheduler", "return_perf_metrics"}
+        assert not ours & set(arguments.known(version))
+        for name in ours:
+            cr = put(pytorch(method, version), "runtime.arguments", {name: 1})
+            assert f"has {name}, which spec." in problem(cr)
