@@ -89,24 +89,7 @@ def job(
     copied = checked and packages.needed(model)
     key = plan["key"]
     shared = _shared_memory(build.shared_memory, needs)
-    container = Container(
-        name=CONTAINER,
-        image=image,
-        pull_policy=model.spec.runtime.pull_policy,
-        command=[
-            *("python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"),
-            *(("--image", f"{MOUNT}/{IMAGE}") if checked else ()),
-        ],
-        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}, *pod.NO_TELEMETRY],
-        mounts=[
-            {"name": "build", "mountPath": MOUNT, "readOnly": True},
-            *([pod.SHARED_MEMORY] if shared else []),
-            *([packages.MOUNT] if copied else []),
-        ],
-        resources=pod.with_gpus(
-            _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
-        ),
-    )
+    container = _container(model, image, needs, shared, checked=checked, copied=copied)
     name = job_name(key, volume)
     nodes = pod.gpu_nodes(model.gpu(plan["role"]).product, build.node_selector, needs.gpus)
     template = pod.template(
@@ -136,6 +119,36 @@ def job(
         "metadata": _metadata(model, key, volume, model.spec.metadata.jobs),
         "spec": pod.job_spec(template, build.backoff_limit, build.active_deadline_seconds),
     }
+
+
+def _container(
+    model: SpeculativeModel,
+    image: str,
+    needs: Needs,
+    shared: str | None,
+    *,
+    checked: bool,
+    copied: bool,
+) -> Container:
+    build = model.spec.build
+    return Container(
+        name=CONTAINER,
+        image=image,
+        pull_policy=model.spec.runtime.pull_policy,
+        command=[
+            *("python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"),
+            *(("--image", f"{MOUNT}/{IMAGE}") if checked else ()),
+        ],
+        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}, *pod.NO_TELEMETRY],
+        mounts=[
+            {"name": "build", "mountPath": MOUNT, "readOnly": True},
+            *([pod.SHARED_MEMORY] if shared else []),
+            *([packages.MOUNT] if copied else []),
+        ],
+        resources=pod.with_gpus(
+            _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
+        ),
+    )
 
 
 def _shared_memory(given_: str | None, needs: Needs) -> str | None:
