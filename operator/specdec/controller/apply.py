@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 
 from specdec.api.conditions import OPTIONAL
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Missing, Rejected
 from specdec.controller.children import (
     field_manager,
@@ -96,6 +96,7 @@ async def apply_child(
     """
     meta, kind = intent["metadata"], intent["kind"]
     if kind == "Secret":
+        await _require_resource(cluster, model)
         await _create_key(cluster, model, intent)
         return False
     live = live_object(observed, kind, meta["name"])
@@ -115,6 +116,8 @@ async def apply_child(
     elif "spec" not in intent and kind == "Job":
         # Without a spec, the intent only adds this resource to the owners of a shared Job.
         raise Conflict(f"shared Job {meta['name']} was deleted since it was read")
+    if live is None:
+        await _require_resource(cluster, model)
     applied = await apply_or_replace_spec(cluster, live, desired, manager)
     verb = "created" if live is None else "changed"
     log_change(model, "%s %s %s", verb, kind, meta["name"])
@@ -122,6 +125,19 @@ async def apply_child(
         live.get("spec", {}).get(field) != applied.get("spec", {}).get(field)
         for field in _POD_TEMPLATE_FIELDS
     )
+
+
+async def _require_resource(cluster: Cluster, model: SpeculativeModel) -> None:
+    """Raise Conflict if the resource was deleted since the reconcile has read it.
+
+    A reconcile takes seconds. The garbage collector deletes a child without an owner, but until
+    then a Job could run and write to a volume.
+    """
+    meta = model.metadata
+    body = await cluster.get(API_VERSION, KIND, meta.namespace, meta.name)
+    live = body["metadata"] if body else {}
+    if live.get("uid") != meta.uid or live.get("deletionTimestamp"):
+        raise Conflict(f"{KIND} {meta.name} was deleted since it was read")
 
 
 async def _create_key(cluster: Cluster, model: SpeculativeModel, intent: Object) -> None:

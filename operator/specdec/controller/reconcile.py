@@ -51,8 +51,8 @@ _PACKAGE = Path(__file__).parents[1]
 class Reconciler:
     """Brings one resource at a time closer to its spec.
 
-    Per resource it remembers only the version of its last status write and the location of the
-    last internal error.
+    Per resource it remembers only the version of its last status write, the generation that the
+    last event showed, and the location of the last internal error.
     """
 
     cluster: Cluster
@@ -60,6 +60,7 @@ class Reconciler:
     decide: Decide = pipeline.decide
     _logged_errors: dict[Key, str] = field(default_factory=dict)
     _written: dict[Key, Version] = field(default_factory=dict)
+    _seen: dict[Key, tuple[str, int]] = field(default_factory=dict)
 
     def is_own_write(self, key: Key, version: Version) -> bool:
         """Whether a watch event only shows our own status write.
@@ -70,9 +71,14 @@ class Reconciler:
         """
         return self._written.get(key) == version
 
+    def note(self, key: Key, uid: str, generation: int) -> None:
+        """Remember the generation that an event of a resource has shown."""
+        self._seen[key] = (uid, generation)
+
     def forget(self, key: Key) -> None:
         """Drop the state of a deleted resource."""
         self._written.pop(key, None)
+        self._seen.pop(key, None)
         self._logged_errors.pop(key, None)
         metrics.MODELS.forget(key)
 
@@ -116,6 +122,7 @@ class Reconciler:
         """
         namespace, name = key
         body = await self.cluster.get(API_VERSION, KIND, namespace, name)
+        self._require_current(key, body)
         if body is None or body["metadata"].get("deletionTimestamp"):
             metrics.MODELS.forget(key)
             return None  # the garbage collector deletes the children by their owner references
@@ -126,6 +133,18 @@ class Reconciler:
         except Exception as error:
             await self._report_internal_error(key, body, error)
             raise
+
+    def _require_current(self, key: Key, body: Body | None) -> None:
+        """Raise Conflict if a read is older than the last event, as from a server that lags."""
+        uid, generation = self._seen.get(key, ("", 0))
+        if body is None:
+            # Once only: the event of a deletion may be lost while the watches start again.
+            stale = self._seen.pop(key, None) is not None
+        else:
+            meta = body["metadata"]
+            stale = meta["uid"] == uid and meta.get("generation", 1) < generation
+        if stale:
+            raise Conflict(f"the read of {KIND} {key[1]} is older than its last event")
 
     async def _reconcile_body(self, key: Key, body: dict[str, Any]) -> float | None:
         """Parse, observe, decide, apply, write the status, delete what it reports.

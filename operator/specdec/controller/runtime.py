@@ -120,8 +120,12 @@ class Runtime:
             return
         if deleted:
             self._reconciler.forget(key)
-        elif not self._reconciler.is_own_write(key, (meta["resourceVersion"], meta["generation"])):
-            self._queue.add(key)
+        else:
+            self._reconciler.note(key, meta["uid"], meta["generation"])
+            if not self._reconciler.is_own_write(
+                key, (meta["resourceVersion"], meta["generation"])
+            ):
+                self._queue.add(key)
         self._dependents.update(key, body, deleted=deleted)
         for dependent in self._dependents.of(key):
             # Dependents read the status of this resource, so our own status write concerns them

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
 from specdec.api import names
 from specdec.api.conditions import Condition, Type
@@ -62,6 +63,52 @@ async def test_missing_or_deleting_resource_is_left_alone() -> None:
             await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY) == Result()
         )
         assert cluster.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["Job", "Secret"])
+@pytest.mark.parametrize("how", ["deleted", "being deleted", "created again"])
+async def test_a_reconcile_in_flight_creates_no_child_of_a_deleted_resource(
+    kind: str, how: str
+) -> None:
+    cluster = FakeCluster(resource())
+
+    class DeletedMeanwhile(Decided):
+        @override
+        def __call__(self, model: SpeculativeModel, live: Observed, images: Images) -> Decision:
+            body = cluster.objects.pop(("SpeculativeModel", "pair"))
+            if how == "being deleted":
+                cluster.put({**body, "metadata": {**body["metadata"], "deletionTimestamp": "now"}})
+            if how == "created again":
+                cluster.put({**body, "metadata": {**body["metadata"], "uid": "another"}})
+            return super().__call__(model, live, images)
+
+    new = {**child(), "apiVersion": "v1", "kind": kind}
+    reconciler = Reconciler(cluster, IMAGES, DeletedMeanwhile(apply=(new,)))
+    assert await reconciler.reconcile(KEY) == Result(failed=True)
+    assert cluster.writes() == []
+
+
+async def test_a_read_older_than_the_last_event_is_a_conflict() -> None:
+    """It delayed a change by 299 s: the next reconcile came with the next poll or resync."""
+    cluster = FakeCluster(resource())
+    reconciler = Reconciler(cluster, IMAGES, Decided())
+    uid = cluster.objects["SpeculativeModel", "pair"]["metadata"]["uid"]
+    reconciler.note(KEY, uid, 4)
+    assert await reconciler.reconcile(KEY) == Result(failed=True)
+    assert cluster.writes() == []
+
+    reconciler.note(KEY, uid, 3)
+    assert await reconciler.reconcile(KEY) == Result()
+
+    reconciler.note(KEY, "deleted", 9)
+    assert await reconciler.reconcile(KEY) == Result()
+
+
+async def test_a_resource_that_a_read_does_not_show_yet_is_read_again_once() -> None:
+    reconciler = Reconciler(FakeCluster(), IMAGES, Decided())
+    reconciler.note(KEY, "uid", 1)
+    assert await reconciler.reconcile(KEY) == Result(failed=True)
+    assert await reconciler.reconcile(KEY) == Result()
 
 
 async def test_invalid_spec_is_reported_with_field_and_value() -> None:
