@@ -86,3 +86,21 @@ def test_claim_whose_owner_cannot_be_restored_is_reported(
 
     until(reported, lambda: served.describe("pair"))
     assert served.condition("pair")["status"] == "True"
+
+
+def test_stripped_claim_is_reported_with_the_command_that_labels_it(served: Lab) -> None:
+    """The advice was to delete the claim in use, and the resource could not be suspended."""
+    at_rest(served)
+    served.patch("pvc", "pair-models", {"metadata": {"labels": None, "ownerReferences": None}})
+    served.patch("specm", "pair", {"spec": {"suspend": True}})
+    message = served.wait("pair", "StorageReady", "False", "Rejected")["message"]
+    until(
+        lambda: (served.get("deployment", "pair") or {})["spec"]["replicas"] == 0,
+        lambda: f"no replicas: {served.describe('pair')}",
+    )
+    command = message.partition("restore them: kubectl ")[2].partition(";")[0]
+    served.plane.kubectl(*command.split())
+    served.wait("pair", "StorageReady", "True")
+    served.wait("pair", "Ready", "False", "Suspended")
+    served.patch("specm", "pair", {"spec": {"suspend": False}})
+    served.wait("pair", "Available", "True")

@@ -65,12 +65,25 @@ async def apply_decision(
                 replaced_pods.append(f"{intent['kind']} {intent['metadata']['name']}")
         except RefusedError as error:
             if error.condition_type not in OPTIONAL and not error.others_can_follow:
+                await _rescale(cluster, model, observed, decision)
                 raise
             refusals.append(error)
     for ref in decision.delete:
         await delete_child(cluster, model, observed, ref)
     await adopt_orphans(cluster, model, observed, decision)
     return Applied(tuple(refusals), tuple(replaced_pods))
+
+
+async def _rescale(
+    cluster: Cluster, model: SpeculativeModel, observed: Observed, decision: Decision
+) -> None:
+    """Scale and suspend although an earlier object of the decision was refused."""
+    for intent in decision.rescale:
+        await _apply_or_refuse(cluster, model, observed, intent)
+    if model.spec.suspend:
+        for ref in decision.delete:
+            if ref.kind == "Job":
+                await delete_child(cluster, model, observed, ref)
 
 
 async def _apply_or_refuse(

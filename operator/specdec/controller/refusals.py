@@ -53,6 +53,10 @@ _MISSING_KINDS = {
 _UNKNOWN_OWNER_KIND = "cannot find RESTMapping"
 
 
+_CLAIM = "PersistentVolumeClaim"
+_ADVICE = "rename the resource or delete that"
+
+
 class DefinitionNotReadyError(Transient):
     """A part of the API server does not know our resource definition yet.
 
@@ -119,5 +123,16 @@ def require_ownership(model: SpeculativeModel, live: Object, intent: Object) -> 
     raise RefusedError(
         condition_type_of(intent),
         f"{kind} {name} exists and was not made for SpeculativeModel {model.metadata.name}: "
-        f"rename the resource or delete that {kind}",
+        + (_claim_advice(model, name) if kind == _CLAIM else f"{_ADVICE} {kind}"),
+    )
+
+
+def _claim_advice(model: SpeculativeModel, name: str) -> str:
+    """How to keep a claim with its files, which is ours without its labels and owner."""
+    meta = model.metadata
+    labels = f"{names.MANAGED_BY}={names.MANAGER} {names.MODEL}={meta.name}"
+    return (
+        f"if it lost its labels, restore them: kubectl -n {meta.namespace} label --overwrite pvc "
+        f"{name} {labels}; otherwise rename the resource, or name the claim in "
+        "spec.storage.existingClaim"
     )

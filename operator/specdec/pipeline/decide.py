@@ -52,6 +52,8 @@ class Decision:
 
     Attributes:
         apply: desired objects, in the order in which they are applied.
+        rescale: the live workload with the desired replicas, where they differ. It is applied even
+            if an object of `apply` is refused.
         delete: objects to delete.
         delete_last: objects to delete once the status reports what they show.
         conditions: the conditions, without timestamps.
@@ -61,6 +63,7 @@ class Decision:
     """
 
     apply: tuple[Object, ...] = ()
+    rescale: tuple[Object, ...] = ()
     delete: tuple[Ref, ...] = ()
     delete_last: tuple[Ref, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -118,6 +121,7 @@ def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     waits = [o.requeue_after for o in outcomes if o.requeue_after is not None]
     return Decision(
         apply=tuple(obj for outcome in outcomes for obj in outcome.apply),
+        rescale=workload.rescale(context),
         delete=tuple(ref for ref in dict.fromkeys(refs) if ref not in last),
         delete_last=last,
         conditions=(*stages, *pruned.conditions, ready),

@@ -53,7 +53,7 @@ def served(observed: Observed) -> Served | None:
 
 def available(context: Context, revision: Revision | None) -> Condition:
     """Judge the live groups; `revision` is None while an earlier stage is not done."""
-    if condition := readiness.without_pods(context.model):
+    if condition := readiness.without_pods(context):
         return condition
     return readiness.judge(context, _server(context), revision)
 

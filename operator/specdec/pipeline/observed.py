@@ -90,6 +90,16 @@ class Observed:
         """The pods of a role's server, newest first."""
         return self._pods(names.COMPONENT, names.SERVERS[role])
 
+    def workload_pods(self) -> list[Object]:
+        """The pods of all servers and of the workers of groups, also those that are ending."""
+        components = (*names.SERVERS.values(), names.WORKER)
+        return [
+            pod
+            for pod in self.pods
+            if pod["metadata"].get("labels", {}).get(names.COMPONENT) in components
+            and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+
     def _pods(self, label: str, value: str) -> list[Object]:
         pods = [p for p in self.pods if p["metadata"].get("labels", {}).get(label) == value]
         return sorted(pods, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import FAILED, Condition, Type
-from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AvailableReason, ReadyReason, Reason
 from specdec.desired.serving import CONTAINER, Revision
 from specdec.pipeline import containers, damage, diagnosis, endpoints
@@ -67,8 +66,13 @@ def served(live: Object, template: Object) -> Served:
     )
 
 
-def without_pods(model: SpeculativeModel) -> Condition | None:
+def without_pods(context: Context) -> Condition | None:
     """The condition of a service whose spec asks for no pods; None where it asks for some."""
+    model, left = context.model, context.observed.workload_pods()
+    if model.spec.suspend and left:
+        listed = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
+        message = f"spec.suspend is true, and these pods have not ended yet: {listed}"
+        return _unavailable(AvailableReason.STOPPING, message)
     if model.spec.suspend:
         return _unavailable(ReadyReason.SUSPENDED, "no pods while spec.suspend is true")
     if model.spec.serving.replicas == 0:

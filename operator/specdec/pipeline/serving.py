@@ -69,7 +69,7 @@ def served(observed: Observed) -> dict[str, Served]:
 
 def available(context: Context, revisions: Sequence[Revision] | None) -> Condition:
     """Judge the live Deployments; `revisions` is None while an earlier stage is not done."""
-    if condition := readiness.without_pods(context.model):
+    if condition := readiness.without_pods(context):
         return condition
     desired_ = {revision.role: revision for revision in revisions or ()}
     roles = tuple(desired_) or tuple(context.observed.deployments)

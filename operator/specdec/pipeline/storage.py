@@ -10,7 +10,9 @@ from specdec.api.quantity import amount
 from specdec.api.reasons import StorageReason
 from specdec.desired import storage as desired
 from specdec.desired.pod import Volume
-from specdec.pipeline.observed import Object, Observed
+from specdec.pipeline import job
+from specdec.pipeline.live_job import being_deleted
+from specdec.pipeline.observed import Object, Observed, job_state
 from specdec.pipeline.stage import POLL, Context, Outcome
 
 
@@ -35,6 +37,8 @@ def storage(context: Context) -> Outcome:
             f"{model.metadata.namespace}: create it, or correct the name",
         )
         return Outcome((missing,), facts, proceed=False, requeue_after=POLL)
+    if claim is not None and being_deleted(claim):
+        return _deleted(context, claim)
     condition = _judge(name, claim)
     if created and size != model.spec.storage.size:
         condition = replace(
@@ -52,6 +56,29 @@ def storage(context: Context) -> Outcome:
     proceed = claim is not None and condition.reason != StorageReason.CLAIM_LOST
     waiting = None if condition.status == "True" else POLL
     return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
+
+
+def _deleted(context: Context, claim: Object) -> Outcome:
+    """A claim in deletion: it stays until no pod uses it, so the ended Jobs are deleted.
+
+    A deletion cannot be taken back.
+    """
+    model, observed, name = context.model, context.observed, claim["metadata"]["name"]
+    ended = tuple(
+        job.ref(item)
+        for item, body in sorted(observed.jobs.items())
+        if job.belongs(body, model) and job_state(body) != "Running" and not being_deleted(body)
+    )
+    pods = sorted(pod["metadata"]["name"] for pod in observed.workload_pods())
+    message = f"claim {name} is being deleted, with all files of the resource"
+    if pods:
+        message += (
+            f"; it exists until these pods end: {', '.join(pods)}: copy what you need from them, "
+            "then set spec.suspend to true"
+        )
+    facts = replace(context.facts, volume=volume_of(model, observed))
+    condition = Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_LOST, message)
+    return Outcome((condition,), facts, proceed=False, delete=ended, requeue_after=POLL)
 
 
 def volume_of(model: SpeculativeModel, observed: Observed) -> Volume:
@@ -96,9 +123,6 @@ def _judge(name: str, claim: Object | None) -> Condition:
     if claim is None:
         message = f"claim {name} is being created"
         return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_PENDING, message)
-    if claim["metadata"].get("deletionTimestamp"):
-        message = f"claim {name} is being deleted: wait for that, or restore it"
-        return Condition(Type.STORAGE_READY, "False", StorageReason.CLAIM_LOST, message)
     phase = claim.get("status", {}).get("phase", "Pending")
     spec = claim.get("spec", {})
     size = spec.get("resources", {}).get("requests", {}).get("storage", "?")

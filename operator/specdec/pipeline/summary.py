@@ -5,7 +5,13 @@ from typing import Any
 
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, VERIFIED, Condition, Type
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
+from specdec.api.reasons import (
+    AvailableReason,
+    CommonReason,
+    ReadyReason,
+    StorageReason,
+    VerificationReason,
+)
 
 # The phase while a condition blocks Ready, in the order of the pipeline.
 _PHASES = {
@@ -46,10 +52,12 @@ def holds_back(condition: Condition) -> bool:
 
 def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     """The condition Ready: True, or with reason and message of the first condition that blocks."""
-    if model.spec.suspend:
-        message = "spec.suspend is true: the pods are deleted, engines and claim are kept"
-        return Condition(Type.READY, "False", ReadyReason.SUSPENDED, message)
     available = next(c for c in stages if c.type == Type.AVAILABLE)
+    if available.reason == AvailableReason.STOPPING:
+        return Condition(Type.READY, "False", available.reason, available.message)
+    if model.spec.suspend:
+        message = f"spec.suspend is true: the pods are deleted, {_kept(stages)}"
+        return Condition(Type.READY, "False", ReadyReason.SUSPENDED, message)
     first = _first(model, stages)
     if first is None:
         return Condition(Type.READY, "True", ReadyReason.SERVING, available.message)
@@ -59,6 +67,14 @@ def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     elif first.type != Type.AVAILABLE and available.status == "True":
         message += "; the previous revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
+
+
+def _kept(stages: Sequence[Condition]) -> str:
+    """What stays of a suspended resource."""
+    storage = next(c for c in stages if c.type == Type.STORAGE_READY)
+    if storage.reason == StorageReason.CLAIM_LOST:
+        return f"but the engines are not kept: {storage.message}"
+    return "engines and claim are kept"
 
 
 def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Condition) -> str:
@@ -94,14 +110,14 @@ def _closes_gate(condition: Condition) -> bool:
 def columns(model: SpeculativeModel, status: Mapping[str, Any]) -> dict[str, str]:
     """The texts of the columns of `kubectl get`, which prints fields as they are.
 
-    A column without a measurement has no text.
+    A column without a measurement has no text, nor has one of a service without pods.
 
     Args:
         model: the resource.
         status: the status that is written together with the texts.
     """
     desired = 0 if model.spec.suspend else model.spec.serving.replicas
-    measured = status.get("speculation", {})
+    measured = status.get("speculation", {}) if desired else {}
     acceptance, speed = measured.get("acceptancePercent"), measured.get("speedupPercent")
     texts = {
         "ready": f"{status.get('readyReplicas', 0)}/{desired}",

@@ -242,3 +242,28 @@ async def test_forbidden_status_stays_a_rejection() -> None:
         requeue_after=REFUSED_REQUEUE_AFTER
     )
     assert [verb for verb, _, _ in cluster.calls].count("apply_status") == 1
+
+
+async def test_suspend_and_scale_are_carried_out_although_the_claim_is_refused() -> None:
+    """A claim without labels and owner stopped the chain before the Deployment."""
+    stripped = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "pair", "namespace": "ns"},
+    }
+    cluster = FakeCluster(resource(), stripped)
+    claim = child("PersistentVolumeClaim", component="storage")
+    scaled = child("ConfigMap", "scaled", "network")
+    decided = Decided(conditions=DONE, apply=(claim, BUDGET), rescale=(scaled,))
+    await Reconciler(cluster, IMAGES, decided).reconcile(KEY)
+    assert ("ConfigMap", "scaled") in cluster.objects
+    assert ("ConfigMap", "after") not in cluster.objects
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    (storage,) = (c for c in conditions if c["type"] == "StorageReady")
+    assert storage["reason"] == "Rejected"
+    label = (
+        "kubectl -n ns label --overwrite pvc pair app.kubernetes.io/managed-by=specdec "
+        "specdec.dev/model=pair"
+    )
+    assert label in storage["message"]
+    assert "delete that" not in storage["message"]

@@ -1,6 +1,9 @@
 """Suspension and scaling, also while another revision is built."""
 
+from typing import Any
+
 from specdec.api import names
+from specdec.pipeline.decide import decide
 from support.simulated_cluster import World, limits, resource, source
 
 
@@ -77,3 +80,79 @@ def test_scaling_does_not_wait_for_a_build() -> None:
     assert world.deployment["spec"]["replicas"] == 3
     assert world.deployment["spec"]["template"] == template
     assert decision.requeue_after == 5
+
+
+def serving_pod(name: str) -> dict[str, Any]:
+    labels = {names.COMPONENT: names.SERVERS["target"], names.MODEL: "pair"}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "deletionTimestamp": "2026-01-02T03:09:05Z",
+        },
+        "spec": {"containers": []},
+        "status": {"phase": "Running"},
+    }
+
+
+def test_suspended_is_reported_only_when_no_pod_is_left() -> None:
+    world = World(resource())
+    world.settle()
+    world.spec["suspend"] = True
+    world.pods.append(serving_pod("pair-5d9-x2"))
+    decision = world.step()
+    for kind in ("Available", "Ready"):
+        condition = world.condition(kind)
+        assert (condition["status"], condition["reason"]) == ("False", "Stopping")
+        assert "these pods have not ended yet: pair-5d9-x2" in condition["message"]
+    assert world.cr["status"]["phase"] == "Starting"
+    assert decision.requeue_after == 5
+    world.pods.pop()
+    world.step()
+    assert world.condition("Ready")["reason"] == "Suspended"
+
+
+def test_ended_jobs_of_a_deleted_claim_go_and_the_claim_is_not_reported_as_kept() -> None:
+    """Their pods held the claim in Terminating for ever."""
+    world = World(resource())
+    world.settle()
+    assert world.claim is not None
+    assert world.jobs
+    world.claim["metadata"]["deletionTimestamp"] = "2026-01-02T03:09:05Z"
+    world.pods.append(serving_pod("pair-5d9-x2"))
+    world.step()
+    assert world.jobs == {}
+    condition = world.condition("StorageReady")
+    assert condition["reason"] == "ClaimLost"
+    assert "it exists until these pods end: pair-5d9-x2: copy what you" in condition["message"]
+    world.spec["suspend"] = True
+    world.pods.pop()
+    world.step()
+    message = world.condition("Ready")["message"]
+    assert "the pods are deleted, but the engines are not kept: claim pair" in message
+    assert "claim are kept" not in message
+
+
+def test_a_refused_claim_comes_with_the_live_workload_to_scale() -> None:
+    world = World(resource())
+    world.settle()
+
+    def rescaled() -> list[int]:
+        decision = decide(world.model(), world.observed(), world.images)
+        objects = (obj for obj in decision.rescale if obj["kind"] == "Deployment")
+        return [obj["spec"]["replicas"] for obj in objects]
+
+    assert rescaled() == []
+    world.spec["suspend"] = True
+    assert rescaled() == [0]
+
+
+def test_columns_have_no_measurement_without_replicas() -> None:
+    world = World(resource())
+    world.settle()
+    columns = world.cr["status"]["columns"]
+    assert {"acceptance", "speed"} <= set(columns)
+    world.spec["serving"] = {"replicas": 0}
+    world.step()
+    assert set(world.cr["status"]["columns"]) == {"ready"}

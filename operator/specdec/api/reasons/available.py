@@ -55,6 +55,11 @@ class AvailableReason(Reason):
         "run `kubectl describe service NAME`; the operator restores the fields that it sets in "
         "the Service, so check the pod labels and the cluster's endpoint controller",
     )
+    STOPPING = _SECTION.progress(
+        "Stopping",
+        "`spec.suspend` is true, and pods of the service have not ended yet",
+        "wait until their requests are finished; the message names the pods",
+    )
     NOT_DEPLOYED = _SECTION.progress(
         "NotDeployed",
         "`spec.serving.replicas` is 0",

@@ -33,5 +33,6 @@ class StorageReason(Reason):
     CLAIM_LOST = _SECTION.blocked(
         "ClaimLost",
         "the claim is being deleted, or its volume no longer exists",
-        "restore the volume, or use another claim",
+        "restore the volume, or use another claim; a deletion cannot be taken back: end the pods "
+        "that the message names, and the operator creates a new claim",
     )
