@@ -26,9 +26,12 @@ from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.dataset import Entry
 from specdec.client.generate import Protocol
+from specdec.client.grpc_calls import Server as GrpcServer
+from specdec.client.llm_api_path import LlmApiModel
 from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
 from specdec.dry_run.plan import Plan as DryRun
+from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
@@ -192,6 +195,27 @@ def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
     assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True)
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
     assert "matched" not in result
+
+
+def test_the_load_of_certify_counts_tokens_and_compares_answers(server: Server) -> None:
+    plan = {"draftTokens": 0, "prompts": 4, "outputTokens": 8, "concurrency": [2]}
+    load = throughput.Plan.parse(json.dumps({"path": "LlmApi", "server": server.url, **plan}))
+    result = asyncio.run(throughput.measured(load))
+    assert 4 <= result["tokens"] <= 4 * 8
+    (level,) = result["levels"]
+    assert (level["requests"], level["failed"]) == (8, 0)
+    assert level["tokensPerSecond"] > 0
+    assert len(result["answers"]) == 4
+
+
+def test_the_tokens_of_an_answer_are_counted_by_its_limit(server: Server) -> None:
+    """An answer that ends by itself has as many tokens as the least limit that does not end it."""
+
+    async def count(limit: int) -> int:
+        async with GrpcServer(Connection(server.url)) as connected:
+            return await LlmApiModel(connected).token_count(PROMPT, limit)
+
+    assert asyncio.run(count(5)) == 5
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

@@ -45,6 +45,7 @@ class _Row:
     Attributes:
         gpus: GPUs that the entry needs, on one node unless its pods can be on several nodes.
         heads: whether the entry serves --heads-target; --heads names the checkpoints of its heads.
+        rounds: whether it needs rounds outside of the model server, which PyTorch does not have.
     """
 
     name: str
@@ -53,6 +54,7 @@ class _Row:
     build: Callable[[Request, Json], Json]
     gpus: int = 1
     heads: bool = False
+    rounds: bool = False
 
 
 def _with_draft(**block: Any) -> Callable[[Request, Json], Json]:
@@ -73,6 +75,7 @@ _ROWS = (
         "DraftTarget",
         _with_draft(**_DEDICATED),
         gpus=2,
+        rounds=True,
     ),
     _Row(
         "two-servers",
@@ -80,17 +83,31 @@ _ROWS = (
         "DraftTarget",
         _with_draft(topology="TwoServers", **_DEDICATED),
         gpus=2,
+        rounds=True,
     ),
-    _Row("logits", "Acceptance by logits", "DraftTarget", _with_draft(acceptance="Logits")),
+    _Row(
+        "logits",
+        "Acceptance by logits",
+        "DraftTarget",
+        _with_draft(acceptance="Logits"),
+        rounds=True,
+    ),
     _Row(
         "fast-logits",
         "Logits from GPU to GPU",
         "DraftTarget",
         _with_draft(acceptance="Logits", fastLogits=True, **_DEDICATED),
         gpus=2,
+        rounds=True,
     ),
     _Row("lookahead", "Lookahead", "Lookahead", resources.lookahead),
     _Row("ngram", "Drafts from the text itself", "NGram", resources.n_gram),
+    _Row(
+        "suffix-automaton",
+        "Drafts from the text by a suffix automaton",
+        "SuffixAutomaton",
+        resources.suffix_automaton,
+    ),
     _Row(HEADS_BASELINE, "Target of the heads alone", "None", lambda _, spec: spec, heads=True),
     *(_Row(m.lower(), m.value, m.value, _with_heads(m.value), heads=True) for m in HEADS),
 )
@@ -165,6 +182,8 @@ def _reason(row: _Row, request: Request, gpus: Gpus | None) -> str:
         return f"backend {backend} serves no heads"
     if row.heads and row.name != HEADS_BASELINE and row.method not in request.heads:
         return f"it needs a checkpoint: add --heads {row.method}=SOURCE"
+    if row.rounds and request.support.control:
+        return f"backend {backend} drafts inside the model server, on the GPUs of the target"
     if gpus is None:
         alone = f"it separates the two models, and backend {backend} runs both in one process"
         return alone if row.gpus > 1 else ""

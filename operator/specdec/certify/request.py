@@ -15,7 +15,7 @@ from specdec.client.errors import BadRequestError
 
 Json = dict[str, Any]
 # The methods whose checkpoints only the user can name.
-HEADS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER)
+HEADS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER, Method.EAGLE3)
 # A pair with one tokenizer and one vocabulary (151936), in the architecture Qwen2ForCausalLM. Both
 # have the licence Apache-2.0 and need no token of the hub.
 _PUBLIC = {"target": "Qwen/Qwen2.5-1.5B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-Instruct"}
@@ -69,11 +69,6 @@ class Request:
 
     def __post_init__(self) -> None:
         row = support(self.backend)
-        if row.control:
-            raise BadRequestError(
-                f"--backend is {self.backend}, whose requests certify does not send yet; use "
-                "TensorRT or Reference"
-            )
         if self.version is not None and self.version not in row.versions:
             raise BadRequestError(
                 f"--version is {self.version}; backend {self.backend} serves "

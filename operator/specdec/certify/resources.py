@@ -81,6 +81,15 @@ def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
 def draft_target(request: Request, spec: Json, **block: Any) -> Json:
     """The spec with a draft model; `block` are fields of spec.speculation.draftTarget."""
     changed = copy.deepcopy(spec)
+    if request.support.control:
+        limits = {"maxSeqLen": _limits(request)["maxSeqLen"]}
+        draft = {"source": _model(request, "--draft")["source"], "limits": limits}
+        changed["speculation"] = {
+            "method": "DraftTarget",
+            "maxDraftTokens": DRAFT_TOKENS,
+            "draftTarget": {"draft": draft},
+        }
+        return changed
     draft = {**_model(request, "--draft"), "limits": _limits(request)}
     changed["speculation"] = {
         "method": "DraftTarget",
@@ -95,11 +104,16 @@ def draft_target(request: Request, spec: Json, **block: Any) -> Json:
 
 def n_gram(request: Request, spec: Json) -> Json:
     """The spec with drafts from the text itself."""
-    return {
-        **copy.deepcopy(spec),
-        "speculation": {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS},
-        "benchmark": _benchmark(request),
-    }
+    speculation = {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS}
+    changed = {**copy.deepcopy(spec), "speculation": speculation}
+    # Requests to the LLM API cannot turn drafts off, so there is nothing to alternate with.
+    return changed if request.support.control else {**changed, "benchmark": _benchmark(request)}
+
+
+def suffix_automaton(_: Request, spec: Json) -> Json:
+    """The spec with drafts by a suffix automaton."""
+    speculation = {"method": "SuffixAutomaton", "maxDraftTokens": MAX_DRAFT_TOKENS}
+    return {**copy.deepcopy(spec), "speculation": speculation}
 
 
 def _benchmark(request: Request) -> Json:
@@ -130,6 +144,8 @@ def with_heads(request: Request, spec: Json, method: str) -> Json:
     elif method == "Medusa":
         block = {"heads": checkpoint, "numHeads": 4, "numLayers": 1}
         speculation |= {"maxDraftTokens": _TREE, "medusa": block}
+    elif method == "Eagle3":
+        speculation |= {"maxDraftTokens": DRAFT_TOKENS, "eagle3": {"checkpoint": checkpoint}}
     else:
         speculation["reDrafter"] = {"checkpoint": checkpoint}
     return {**copy.deepcopy(spec), "speculation": speculation}
@@ -179,7 +195,7 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
     grpc = front(model).grpc
     separate = "draft" in names.servers(model)
     plan: Json = {
-        "path": "Loop" if separate else "Bls",
+        "path": "Loop" if separate else "LlmApi" if model.control == "LlmApi" else "Bls",
         "server": address(model, "target", grpc),
         "draftTokens": backends.method(model).draft_tokens(model) or 0,
         "prompts": request.prompts,

@@ -145,9 +145,9 @@ COMMANDS = {
         "Serve a matrix of small models on a cluster, and report what passed.",
         "Examples: specdec certify; specdec certify --list; "
         "specdec certify --backend Reference -n lab --prompts 4; "
-        "specdec certify --heads Eagle=yuhuili/EAGLE-Vicuna-7B-v1.3 "
+        "specdec certify --backend TensorRT --heads Eagle=yuhuili/EAGLE-Vicuna-7B-v1.3 "
         "--heads Medusa=FasterDecoding/medusa-vicuna-7b-v1.3; "
-        "specdec certify --only baseline,lookahead --output first --keep",
+        "specdec certify --only baseline,ngram --output first --keep",
     ),
     "plan": Command(
         "specdec.cli.plan:plan",

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 def certify(
     context: typer.Context,
-    backend: given.Backend = "TensorRT",
+    backend: given.Backend = "PyTorch",
     namespace: Namespace = None,
     kube_context: KubeContext = None,
     output: given.Output = Path("specdec-certify"),

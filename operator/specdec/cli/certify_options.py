@@ -22,7 +22,10 @@ class AccessMode(StrEnum):
 
 
 Backend = Annotated[
-    str, typer.Option(help="TensorRT on GPUs, or Reference on CPUs.", autocompletion=backends)
+    str,
+    typer.Option(
+        help="PyTorch or TensorRT on GPUs, or Reference on CPUs.", autocompletion=backends
+    ),
 ]
 Output = Annotated[
     Path, typer.Option("-o", "--output", help="Folder of the state, the archive and the page.")
@@ -37,7 +40,7 @@ Heads = Annotated[
     list[str] | None,
     typer.Option(
         metavar="METHOD=SOURCE",
-        help="Checkpoint of heads for Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
+        help="Checkpoint of heads for Eagle3, Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
         "OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
         autocompletion=head_methods,
     ),

@@ -74,7 +74,7 @@ class TextModel:
         required = ["text_input", "max_tokens"]
         if self._draft_tokens is not None:
             required.append("num_draft_tokens")
-        await _require_inputs(self._server, self._model, required)
+        await require_inputs(self._server, self._model, required)
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Send one request; the responses of a streaming BLS show its rounds."""
@@ -119,9 +119,9 @@ class EngineModel:
 
     async def check(self) -> None:
         """Check the engine and the tokenizer models."""
-        await _require_inputs(self._server, PREPROCESSING, ["QUERY"])
-        await _require_inputs(self._server, TARGET, _ENGINE_INPUTS)
-        await _require_inputs(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
+        await require_inputs(self._server, PREPROCESSING, ["QUERY"])
+        await require_inputs(self._server, TARGET, _ENGINE_INPUTS)
+        await require_inputs(self._server, POSTPROCESSING, ["TOKENS_BATCH"])
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Generate all tokens with one engine call."""
@@ -156,10 +156,10 @@ class ClientLoop:
         """Check both engines and the target's tokenizer models."""
         await EngineModel(self._server).check()
         if self._draft is None:
-            await _require_inputs(self._server, DRAFT, _ENGINE_INPUTS)
+            await require_inputs(self._server, DRAFT, _ENGINE_INPUTS)
             return
         async with Server(self._draft) as draft:
-            await _require_inputs(draft, TARGET, _ENGINE_INPUTS)
+            await require_inputs(draft, TARGET, _ENGINE_INPUTS)
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Draft and verify until the answer ends."""
@@ -172,7 +172,8 @@ class ClientLoop:
         return PathAnswer(result.text, result.tokens, counts, rounds)
 
 
-async def _require_inputs(server: Server, model: str, required: Sequence[str]) -> None:
+async def require_inputs(server: Server, model: str, required: Sequence[str]) -> None:
+    """Raise BadRequestError if a server lacks a model, or a model lacks an input."""
     try:
         inputs = await server.inputs(model)
     except RefusedError as error:

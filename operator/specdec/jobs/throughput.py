@@ -20,6 +20,7 @@ from specdec.api.reasons import BenchmarkReason
 from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
 from specdec.client.errors import ClientError, UnreachableError
 from specdec.client.grpc_calls import Server
+from specdec.client.llm_api_path import LlmApiModel
 from specdec.client.model_names import BLS
 from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
@@ -35,7 +36,8 @@ class Plan:
     """Which service to put load on, and how.
 
     Attributes:
-        path: `Bls` for a server, or `Loop` for the client's draft/target loop.
+        path: `Bls` for a server with the BLS, `LlmApi` for one of the LLM API, or `Loop` for the
+            client's draft/target loop.
         server, draft_server: `host:port` of gRPC endpoints; the second one for `Loop`.
         draft_tokens: per round of the client's loop.
         prompts: number of prompts.
@@ -102,11 +104,11 @@ async def measured(plan: Plan) -> Json:
     target = measurement_common.connection(plan.server, None)
     try:
         async with Server(target) as server:
-            engine, path = EngineModel(server), _path(plan, server)
+            path = _path(plan, server)
             await path.check()
             # This runs before any clock. It warms up the server, and counts the tokens of each
             # answer.
-            tokens = await _token_counts(engine, prompts, plan.output_tokens)
+            tokens = await _token_counts(path, server, prompts, plan.output_tokens)
             answers = [await path.answer(prompt, plan.output_tokens) for prompt in prompts]
             progress("compare", 30)
             levels = []
@@ -126,15 +128,20 @@ async def measured(plan: Plan) -> Json:
 def _path(plan: Plan, server: Server) -> DecodingPath:
     if plan.path == "Bls":
         return TextModel(server, BLS, None)
+    if plan.path == "LlmApi":
+        return LlmApiModel(server)
     draft = plan.draft_server and measurement_common.connection(plan.draft_server, None)
     target = measurement_common.connection(plan.server, None)
     return ClientLoop(server, target, draft or None, plan.draft_tokens)
 
 
 async def _token_counts(
-    engine: EngineModel, prompts: Sequence[str], output_tokens: int
+    path: DecodingPath, server: Server, prompts: Sequence[str], output_tokens: int
 ) -> list[int]:
     """The number of tokens of each answer; answers without token ids count none."""
+    if isinstance(path, LlmApiModel):
+        return [await path.token_count(prompt, output_tokens) for prompt in prompts]
+    engine = EngineModel(server)
     answers = [await engine.answer(prompt, output_tokens) for prompt in prompts]
     return [len(answer.ids or ()) for answer in answers]
 

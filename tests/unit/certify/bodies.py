@@ -13,6 +13,7 @@ from specdec.certify.request import Request
 Json = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"
 TENSORRT, REFERENCE = Backend("TensorRT"), Backend("Reference")
+PYTORCH = Backend("PyTorch")
 CREATED = "2026-01-02T03:00:00Z"
 DIGESTS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "dddddddddd"]
 

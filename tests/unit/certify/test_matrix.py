@@ -12,7 +12,7 @@ from specdec.certify.matrix import NAMES, matrix, require_any, selected
 from specdec.certify.request import HEADS_TARGET, Request
 from specdec.client.errors import BadRequestError
 from specdec.dry_run import plan
-from unit.certify.bodies import H100, REFERENCE, TENSORRT, cpu, gpu
+from unit.certify.bodies import H100, PYTORCH, REFERENCE, TENSORRT, cpu, gpu
 
 IMAGES = Images(operator="operator:1", reference="reference:1")
 ALL_HEADS = {
@@ -61,6 +61,18 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
             id="release-without-lookahead",
         ),
         pytest.param(cpu(), None, ONE_GPU, id="reference"),
+        pytest.param(
+            gpu(backend=PYTORCH, heads={"Eagle3": "pvc:heads/eagle3"}),
+            Gpus(H100, 2, 2),
+            ["baseline", "draft-target-shared", "ngram", "heads-baseline", "eagle3"],
+            id="pytorch",
+        ),
+        pytest.param(
+            gpu(backend=PYTORCH, version="1.3.0", image="release:1.3"),
+            Gpus(H100, 1, 1),
+            ["baseline", "draft-target-shared", "ngram", "suffix-automaton"],
+            id="pytorch-1.3",
+        ),
     ],
 )
 def test_entries_follow_from_the_gpus_and_the_backend(
@@ -90,6 +102,12 @@ def test_entries_follow_from_the_gpus_and_the_backend(
             None,
             "two-servers",
             "it separates the two models, and backend Reference runs both in one process",
+        ),
+        (
+            gpu(backend=PYTORCH),
+            Gpus(H100, 2, 2),
+            "fast-logits",
+            "backend PyTorch drafts inside the model server, on the GPUs of the target",
         ),
         (cpu(), None, "medusa", "backend Reference 0.19.0 does not serve method Medusa"),
         (
@@ -123,13 +141,24 @@ def test_only_selects_among_those_that_apply() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["0.18.0", "0.19.0", "1.2.1"])
-@pytest.mark.parametrize("backend", [TENSORRT, REFERENCE])
+@pytest.mark.parametrize(
+    ("backend", "version"),
+    [
+        *((TENSORRT, version) for version in ("0.18.0", "0.19.0", "1.2.1")),
+        *((REFERENCE, version) for version in ("0.18.0", "0.19.0", "1.2.1")),
+        *((PYTORCH, version) for version in ("1.1.0", "1.2.1", "1.3.0")),
+    ],
+)
 def test_operator_accepts_every_entry(backend: Backend, version: str) -> None:
-    gpus = Gpus(H100, 2, 2, 81559, "9.0") if backend is TENSORRT else None
+    gpus = None if backend is REFERENCE else Gpus(H100, 2, 2, 81559, "9.0")
     product = H100 if gpus else None
     given = ALL_HEADS if gpus else {}
-    request = Request(backend=backend, version=version, gpu_product=product, heads=given)
+    if backend is PYTORCH:
+        given = {"Eagle3": "pvc:heads/eagle3"}
+    image = "release:1.3" if version == "1.3.0" else None
+    request = Request(
+        backend=backend, version=version, gpu_product=product, heads=given, image=image
+    )
     entries = [entry for entry in matrix(request, gpus) if not entry.not_tried]
     assert len(entries) >= 3
     for entry in entries:
@@ -175,5 +204,5 @@ def test_pods_with_gpus_tolerate_the_usual_taint_and_dtypes_fit_the_checkpoints(
 
 
 def test_a_request_has_no_names_beyond_the_matrix() -> None:
-    assert len(set(NAMES)) == len(NAMES) == 12
+    assert len(set(NAMES)) == len(NAMES) == 14
     assert all(len(resources.resource_name(name)) <= 40 for name in NAMES)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from specdec.api.matrix import Backend
 from specdec.certify.facts import Facts, Gpus, facts, select
 from specdec.certify.request import Request, heads, source
 from specdec.client.errors import BadRequestError
@@ -101,11 +100,6 @@ def test_gpus_are_selected_or_given() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"backend": Backend("PyTorch")},
-            "--backend is PyTorch, whose requests certify does not send yet; use TensorRT or "
-            "Reference",
-        ),
         ({"version": "9"}, "--version is 9; backend TensorRT serves 0.18.0, 0.19.0, 1.2.1"),
         ({"prompts": 3}, "--prompts is 3; set it to 4 to 100"),
         ({"output_tokens": 4096}, "--output-tokens is 4096; set it to 8 to 128"),
