@@ -11,7 +11,7 @@ from support.golden_cases import SAMPLES
 from unit.dry_run.commands import LLAMA_8B, Json, plan_json, run, write_sample
 from unit.mixtures import DEEPSEEK_R1
 
-H100, H200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
+H100 = "NVIDIA-H100-80GB-HBM3"
 
 
 def given(folder: Path, configuration: dict[str, Any]) -> tuple[str, str]:
@@ -89,3 +89,24 @@ def test_plan_prints_the_limits_that_follow_from_a_configuration(tmp_path: Path)
     assert limits["maxSeqLen"] == 32768
     text = ", ".join(f"{name} {value}" for name, value in limits.items())
     assert f"limits of the target {text}" in shown
+
+
+def test_advice_for_deepseek_on_two_nodes_ends_in_an_accepted_plan(tmp_path: Path) -> None:
+    configuration = given(tmp_path, DEEPSEEK_R1)
+    changes: dict[str, Any] = {"gpu__product": H100, "serving__nodesPerReplica": 2}
+
+    def refused() -> str:
+        result = run(
+            "plan", "-f", write_sample(tmp_path, "pytorch-mtp", **changes), *configuration
+        )
+        assert result.exit_code == 1, result.output
+        assert "backend to TensorRT" not in result.stderr
+        return result.stderr
+
+    assert "set serving.nodesPerReplica to 1" in refused()
+    changes["serving__nodesPerReplica"] = 1
+    advised = refused().partition("set spec.gpu.product to ")[2].split()[0]
+    changes["gpu__product"] = advised
+
+    sample = write_sample(tmp_path, "pytorch-mtp", **changes)
+    assert run("plan", "-f", sample, *configuration).exit_code == 0
