@@ -1,14 +1,17 @@
 """The main use: apply a resource, and get speculative tokens from a real tritonserver pod."""
 
 import json
+import shutil
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
 from demo.story import prompts
 from e2e.printed import as_printed
-from e2e.world import NO_DRAFT, PAIR, World, model
+from e2e.world import NO_DRAFT, PAIR, SHARED, Object, World, model
 from specdec.client import Client, Request, metrics
 from support.quickstarts import ROOT, typed
 
@@ -48,6 +51,47 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     assert chunks > 8, "no answer came in more than one piece"
     assert did.rounds < did.generated, "no round ever yielded more than one token"
     assert 0 < did.accepted <= did.drafted
+
+
+@pytest.fixture
+def own_checkpoints(world: World) -> Iterator[dict[str, Path]]:
+    """Yield copies of the pair's checkpoints on the claim of the services, by role."""
+    root, made = world.folder(SHARED), {}
+    for role in ("target", "draft"):
+        made[role] = root / "mine" / role
+        shutil.copytree(world.folder(PAIR) / role, made[role])
+        # Another file gives the checkpoint another digest than that of the pair.
+        (made[role] / "note.json").write_text("{}")
+    stored = set((root / "checkpoints").glob("*"))
+    yield made
+    shutil.rmtree(root / "mine")
+    for entry in set((root / "checkpoints").glob("*")) - stored:
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def test_checkpoints_on_the_own_claim_are_served_in_place(
+    world: World, own_checkpoints: dict[str, Path]
+) -> None:
+    def own(role: str) -> Object:
+        return {"pvc": {"claimName": SHARED, "path": f"mine/{role}"}}
+
+    spec: Object = {
+        "target": {"source": own("target")},
+        "speculation": {"draftTarget": {"draft": {"source": own("draft")}}},
+    }
+    status = world.ready(world.apply(model("in-place", **spec)))["status"]
+
+    assert world.text("in-place", "def f(", max_tokens=8)
+    for entry in status["models"]:
+        stored = world.folder(SHARED) / "checkpoints" / entry["digest"]
+        files = own_checkpoints[entry["role"]]
+        assert {p.name for p in stored.iterdir()} == {p.name for p in files.iterdir()}
+        assert all(p.is_symlink() and p.samefile(files / p.name) for p in stored.iterdir())
+    assert "copy" not in world.condition("in-place", "ModelsFetched")["message"]
+    world.clean()
 
 
 def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -> None:
