@@ -82,7 +82,7 @@ def plan(model: SpeculativeModel, volume: Volume) -> dict[str, Any]:
 def _judged(model: SpeculativeModel) -> dict[str, Any]:
     """What the rules on checkpoints read of the spec, without the names of Secrets."""
     fields: dict[str, Any] = {
-        "runtime": {"backend", "version"},
+        "runtime": {"backend", "version", "arguments"},
         "target": True,
         "speculation": True,
         "checks": True,

@@ -25,6 +25,8 @@ def findings(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     each is copied to the same number of ranks. Latent attention (`cacheWidth`) has no key/value
     heads to divide.
     """
+    if not backends.method(model).splits_attention(model):
+        return
     for role in ("target", "draft", "heads"):
         own = facts.get(role, {})
         heads, split = own.get("heads"), tensor(model, role)

@@ -63,6 +63,15 @@ def test_draft_with_an_engine_has_its_own_parallelism() -> None:
     assert codes(model, facts) == []
 
 
+def test_attention_data_parallelism_splits_no_heads() -> None:
+    model = pytorch("NGram", "1.2.1")
+    put(model, "target.parallelism.tensor", 3)
+    put(model, "runtime.arguments", {"enable_attention_dp": True})
+
+    facts = {"target": models()["llama-3.1-8b"]["config"]}
+    assert codes(SpeculativeModel.parse(model), facts) == []
+
+
 def test_latent_attention_has_no_key_value_heads_to_split() -> None:
     assert parallelism.fits(8, 128, 128)
     model = pytorch("MTP", "1.2.1")

@@ -33,6 +33,11 @@ class MethodDefinition:
     head_cache_layers: ClassVar[int] = 0
     in_target_process: ClassVar[bool] = False
 
+    def splits_attention(self, model: SpeculativeModel) -> bool:
+        """Whether tensor parallelism divides the attention heads between ranks."""
+        del model
+        return True
+
     def missing_block(self, block: str) -> str:
         """The resolution for a spec without the method's block."""
         return f"set the block {block}"

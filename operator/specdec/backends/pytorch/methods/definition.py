@@ -22,6 +22,11 @@ class LlmApiMethod(MethodDefinition):
     in_target_process = True
 
     @override
+    def splits_attention(self, model: SpeculativeModel) -> bool:
+        """Not with attention data parallelism, in which every rank has all heads."""
+        return model.spec.runtime.arguments.get("enable_attention_dp") is not True
+
+    @override
     def max_draft_len(self, model: SpeculativeModel) -> int:
         """The length of each draft."""
         return model.spec.speculation.max_draft_tokens or 0
