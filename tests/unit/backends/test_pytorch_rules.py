@@ -71,7 +71,8 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "1.3.0",
             "speculation.acceptanceThreshold",
             {"window": 1, "lengthPercent": 120},
-            "acceptanceThreshold is set, and TensorRT-LLM 1.3.0",
+            "acceptanceThreshold is set, and TensorRT-LLM 1.3.0 has a threshold of the acceptance "
+            "rate in its place: set acceptanceRateThreshold",
         ),
         (
             "None",
@@ -87,6 +88,21 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "speculation.penalties",
             True,
             "spec.speculation.penalties is set, and",
+        ),
+        (
+            "Eagle3",
+            "1.3.0",
+            "speculation",
+            {
+                "method": "Eagle3",
+                "maxDraftTokens": 5,
+                "penalties": True,
+                "eagle3": {
+                    "checkpoint": {"huggingFace": {"repo": "a/b"}},
+                    "dynamicTree": {"topK": 2, "maxTotalTokens": 8},
+                },
+            },
+            "and TensorRT-LLM refuses penalties with a tree: remove one of them",
         ),
         (
             "NGram",

@@ -147,6 +147,12 @@ def generation(model: SpeculativeModel, _: Images) -> Cause | None:
     """Every field that is set exists in the generation of the version."""
     release = version(model)
     own = generations.of(release)
+    if model.spec.speculation.acceptance_threshold is not None and own.acceptance_rate:
+        return invalid(
+            f"spec.speculation.acceptanceThreshold is set, and TensorRT-LLM {release} has a "
+            "threshold of the acceptance rate in its place: set acceptanceRateThreshold, and "
+            "remove acceptanceThreshold"
+        )
     for field, has in _used(model):
         if not getattr(own, has):
             able = [each.since for each in generations.generations() if getattr(each, has)]

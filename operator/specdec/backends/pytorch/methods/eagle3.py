@@ -17,10 +17,15 @@ from specdec.backends.rule import invalid
 
 
 def tree(model: SpeculativeModel, _: Images) -> Cause | None:
-    """maxDraftTokens <= maxTotalTokens <= topK x maxDraftTokens."""
+    """A tree takes no penalties, and maxDraftTokens <= maxTotalTokens <= topK x maxDraftTokens."""
     own = model.spec.speculation.eagle3
     if own is None or own.dynamic_tree is None:
         return None
+    if model.spec.speculation.penalties:
+        return invalid(
+            "spec.speculation has penalties and eagle3.dynamicTree, and TensorRT-LLM refuses "
+            "penalties with a tree: remove one of them"
+        )
     length, nodes = METHOD.max_draft_len(model), own.dynamic_tree.max_total_tokens
     most = own.dynamic_tree.top_k * length
     if length <= nodes <= most:
