@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from specdec import __version__
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
 from specdec.api.model import explain
-from specdec.api.reasons import AcceptedReason, ReadyReason
+from specdec.api.reasons import AcceptedReason, CommonReason, ReadyReason
 from specdec.controller.refusals import RefusedError
 from specdec.controller.status_writer import Body
 from specdec.pipeline.adjustments import with_condition, with_not_ready
@@ -30,7 +30,25 @@ def internal_error(body: Body, location: str) -> Decision:
         "operator, whose log has the details; report it and use another release, or revert the "
         "last change of the spec"
     )
-    condition = Condition(Type.READY, "False", ReadyReason.INTERNAL_ERROR, message)
+    return _only_not_ready(
+        body, Condition(Type.READY, "False", ReadyReason.INTERNAL_ERROR, message)
+    )
+
+
+def rejected_request(body: Body, error: str) -> Decision:
+    """The decision to report after the API server rejected a request that no child explains.
+
+    Only Ready changes, as after an unexpected exception: nothing could be decided. Pods keep
+    serving.
+    """
+    message = (
+        f"the operator cannot reconcile this resource: {error}; if it lacks a right, apply "
+        "manifests/install/rbac.yaml or upgrade the chart; it tries again every minute"
+    )
+    return _only_not_ready(body, Condition(Type.READY, "False", CommonReason.REJECTED, message))
+
+
+def _only_not_ready(body: Body, condition: Condition) -> Decision:
     kept = {k: v for k, v in body.get("status", {}).items() if k != "conditions"}
     return Decision(conditions=(condition,), status={**kept, "phase": "Failed"}, partial=True)
 

@@ -23,6 +23,7 @@ from specdec.controller.apply import apply_decision, delete_child
 from specdec.controller.decision_adjustments import (
     internal_error,
     invalid_spec,
+    rejected_request,
     with_refusal,
     with_refusals,
 )
@@ -104,7 +105,7 @@ class Reconciler:
             logger.warning("%s/%s: %s; retrying", *key, error)
             return self._count_failure("transient"), "error"
         except Rejected as error:
-            # A read or the status itself was rejected, so the status cannot report it.
+            # A read or a write of the status was rejected, such as after a right was removed.
             logger.error("%s/%s: %s", *key, error)  # noqa: TRY400 - a traceback adds nothing
             self._count_failure("rejected")
             return Result(requeue_after=REFUSED_REQUEUE_AFTER), "rejected"
@@ -128,10 +129,14 @@ class Reconciler:
             return None  # the garbage collector deletes the children by their owner references
         try:
             return await self._reconcile_body(key, body)
+        except Rejected as error:
+            if error.target != f"{KIND} {name}":  # the status itself may be what is rejected
+                await self._report(key, body, rejected_request(body, str(error)))
+            raise
         except ClusterError:
             raise
         except Exception as error:
-            await self._report_internal_error(key, body, error)
+            await self._report(key, body, internal_error(body, _location(error)))
             raise
 
     def _require_current(self, key: Key, body: Body | None) -> None:
@@ -179,12 +184,12 @@ class Reconciler:
             generation = body["metadata"].get("generation", 1)
             self._written[key] = (written["metadata"]["resourceVersion"], generation)
 
-    async def _report_internal_error(self, key: Key, body: Body, error: Exception) -> None:
-        """Put an exception into the status, which would otherwise show an outdated state."""
+    async def _report(self, key: Key, body: Body, decision: Decision) -> None:
+        """Put an error into the status, which would otherwise show an outdated state."""
         try:
-            await self._write_status(key, body, internal_error(body, _location(error)))
+            await self._write_status(key, body, decision)
         except ClusterError as failure:
-            logger.warning("%s/%s: the status does not show the defect: %s", *key, failure)
+            logger.warning("%s/%s: the status does not show the error: %s", *key, failure)
 
     def _count_failure(self, kind: str) -> Result:
         metrics.ERRORS.labels(kind).inc()

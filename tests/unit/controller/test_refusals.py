@@ -267,3 +267,27 @@ async def test_suspend_and_scale_are_carried_out_although_the_claim_is_refused()
     )
     assert label in storage["message"]
     assert "delete that" not in storage["message"]
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod", "Service", "ConfigMap"])
+async def test_removed_right_to_read_a_kind_is_reported_in_the_status(kind: str) -> None:
+    """Every resource kept the status of its old generation, and only the log named the right."""
+    cluster = FakeCluster(resource())
+    error = f'User "operator" cannot list resource "{kind}"'
+    reconciler = Reconciler(cluster, IMAGES, Decided())
+    await reconciler.reconcile(KEY)
+    cluster.events.clear()
+    cluster.fail["list", kind] = Rejected(403, kind, error)
+    assert await reconciler.reconcile(KEY) == Result(requeue_after=REFUSED_REQUEUE_AFTER)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    (ready,) = (c for c in status["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Rejected")
+    assert ready["observedGeneration"] == 3
+    assert error in ready["message"]
+    assert "manifests/install/rbac.yaml" in ready["message"]
+    (event,) = cluster.events
+    assert (event.condition.reason, event.warning) == ("Rejected", True)
+    cluster.fail.clear()
+    await reconciler.reconcile(KEY)
+    status = cluster.objects["SpeculativeModel", "pair"]["status"]
+    assert {c["reason"] for c in status["conditions"] if c["type"] == "Ready"} == {"Valid"}
