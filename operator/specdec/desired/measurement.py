@@ -35,14 +35,17 @@ _BENCHMARK_RESOURCES = {
 }
 
 
-def verification_hash(model: SpeculativeModel, repository: str, image: str) -> str:
+def verification_hash(
+    model: SpeculativeModel, repository: str, image: str, draft_tokens: int
+) -> str:
     """A hash of what a verification measures: the servers, and the requests it sends."""
     spec = model.spec.verification
     settings = {"maxPrompts": spec.max_prompts, "maxTokens": spec.max_tokens, "run": spec.run}
+    settings |= _client_rounds(model, draft_tokens)
     return _hash(model, repository, image, spec.prompts_config_map_ref, settings)
 
 
-def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
+def benchmark_hash(model: SpeculativeModel, repository: str, image: str, draft_tokens: int) -> str:
     """A hash of what a benchmark measures: the servers, and the requests it sends."""
     spec = model.spec.benchmark
     settings = {
@@ -52,8 +55,14 @@ def benchmark_hash(model: SpeculativeModel, repository: str, image: str) -> str:
         "maxErrorPercent": spec.max_error_percent,
         "run": spec.run,
         **given(baseline=spec.baseline_name),
+        **_client_rounds(model, draft_tokens),
     }
     return _hash(model, repository, image, spec.prompts_config_map_ref, settings)
+
+
+def _client_rounds(model: SpeculativeModel, draft_tokens: int) -> dict[str, Any]:
+    """The draft length, where the client of two servers sets it and no repository has it."""
+    return {"draftTokens": draft_tokens} if "draft" in names.servers(model) else {}
 
 
 def _hash(

@@ -64,8 +64,8 @@ def _disabled(context: Context) -> Outcome:
 
 def _task(context: Context) -> Task[Entry]:
     model, facts = context.model, context.facts
-    plan_hash = desired.benchmark_hash(model, facts.repository, facts.image)
     drafts, image = backends.method(model).draft_tokens(model) or 0, context.images.operator
+    plan_hash = desired.benchmark_hash(model, facts.repository, facts.image, drafts)
     last: Entry = model.status.get("benchmark", {})
     waits_for = "the verification" if facts.available else "Available"
     other = baseline.baseline(context)

@@ -87,8 +87,8 @@ def _disabled(context: Context) -> Outcome | None:
 
 def _task(context: Context) -> Task[Entry]:
     model, facts = context.model, context.facts
-    plan_hash = desired.verification_hash(model, facts.repository, facts.image)
     drafts = backends.method(model).draft_tokens(model) or 0
+    plan_hash = desired.verification_hash(model, facts.repository, facts.image, drafts)
     image = context.images.operator
     last = verification_result.last(model)
     same = last is not None and last.get("planHash") == plan_hash

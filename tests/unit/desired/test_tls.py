@@ -196,7 +196,7 @@ def test_in_a_group_only_the_leader_has_it() -> None:
 @pytest.mark.parametrize("which", ["verification_hash", "benchmark_hash"])
 def test_a_change_of_tls_measures_again(which: str) -> None:
     digest = getattr(measurement, which)
-    hashes = {digest(model(serving), "repository", "image") for serving in ({}, OPEN, KNOWN)}
+    hashes = {digest(model(serving), "repository", "image", 4) for serving in ({}, OPEN, KNOWN)}
     assert len(hashes) == 3
 
 
