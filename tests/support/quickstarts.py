@@ -81,6 +81,9 @@ NOT_RUN = {
     "specdec certify --backend TensorRT --heads": (
         "its checkpoints are on a hub, and EAGLE and Medusa need GPUs"
     ),
+    "specdec generate --url localhost:8001 --model tensorrt_llm": (
+        "it needs a server of the LLM API; tests/triton/test_llm_api.py sends such requests"
+    ),
     "cosign verify": "no release has been signed yet",
     "kubectl krew": "krew is not built here; tests/unit/build/test_plugin.py installs its archive",
     "docker run": "it needs Docker; tests/unit/build/test_image_command.py runs the file",

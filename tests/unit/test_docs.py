@@ -152,6 +152,38 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert last == "exec make test"
 
 
+def manifest(page: str) -> str:
+    """Return the first YAML block of a page."""
+    block = re.search(r"^```yaml\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
+    assert block is not None, f"{page} has no manifest"
+    return block[1]
+
+
+def test_front_page_has_a_manifest_a_picture_and_a_number(tmp_path: Path) -> None:
+    front = text("docs/index.md")
+    assert manifest("docs/index.md") == manifest("README.md")
+    file = tmp_path / "model.yaml"
+    file.write_text(manifest("README.md"), "utf-8")
+    shown = CliRunner().invoke(app, ["plan", "-f", str(file)])
+    assert shown.exit_code == 0, shown.output
+    assert "is accepted: DraftTarget on PyTorch" in shown.stdout
+    assert "Deprecated" not in shown.stdout
+    (picture,) = re.findall(r"!\[[^\]]+\]\((\S+)\)", front)
+    assert (ROOT / "docs" / picture).is_file()
+    assert re.search(r"\*\*\d+ %\*\*", front)
+
+
+def test_pages_state_both_figures_of_the_loop() -> None:
+    for page in ("README.md", "docs/index.md"):
+        line = " ".join(text(page).split())
+        assert re.search(r"6 % in one process and 70 % in sixteen", line), page
+
+
+def test_reference_begins_with_twenty_fields() -> None:
+    first = text("docs/api.md").split("## Start with these 20 fields")[1].split("\n## ")[0]
+    assert len(re.findall(r"^\| `", first, re.MULTILINE)) == 20
+
+
 def test_names_in_the_documents_are_those_of_the_api() -> None:
     crd = text("crds/speculativemodels.yaml")
     assert f"plural: {PLURAL}" in crd
