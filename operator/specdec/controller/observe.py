@@ -91,6 +91,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         endpoints={item["metadata"]["name"]: _ready_count(item, slices) for item in services},
         logs=logs,
         refusals=refusals,
+        probes=await _read_probes(cluster, namespace, pods),
         crashes=crashes,
         group=group if group and belongs_to(group, model) else None,
         optional_objects={
@@ -308,18 +309,37 @@ async def _read_refusals(
         ]
     )
     notes = await asyncio.gather(
-        *(_read_refusal(cluster, namespace, job["metadata"]["uid"]) for job in waiting.values())
+        *(_last_note(cluster, namespace, job, "FailedCreate") for job in waiting.values())
     )
     return {name: note for name, note in zip(waiting, notes, strict=True) if note}
 
 
-async def _read_refusal(cluster: Cluster, namespace: str, uid: str) -> str:
-    """The last event by which a Job reports that it could not create its pod."""
+async def _read_probes(cluster: Cluster, namespace: str, pods: list[Json]) -> dict[str, str]:
+    """The last failed probe of each server that has started before and is not ready."""
+    failing = _by_name([pod for pod in pods if _has_failed(pod)])
+    notes = await asyncio.gather(
+        *(_last_note(cluster, namespace, pod, "Unhealthy") for pod in failing.values())
+    )
+    return {name: note for name, note in zip(failing, notes, strict=True) if note}
+
+
+def _has_failed(pod: Object) -> bool:
+    """Whether the server of a pod is not ready after it was started, or has ended."""
+    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
+    return component in names.SERVERS.values() and any(
+        not status.get("ready") and (status.get("started") or "terminated" in status["lastState"])
+        for status in pod.get("status", {}).get("containerStatuses", [])
+        if status.get("name") == CONTAINER and "lastState" in status
+    )
+
+
+async def _last_note(cluster: Cluster, namespace: str, live: Object, reason: str) -> str:
+    """The message of the last event about an object that has a reason; empty without one."""
     try:
-        notes = await cluster.notes(namespace, uid, "FailedCreate")
+        notes = await cluster.notes(namespace, live["metadata"]["uid"], reason)
     except ClusterError as error:
         # Like a log, it only explains a state.
-        logger.debug("no events of Job %s: %s", uid, error)
+        logger.debug("no events of %s: %s", live["metadata"]["name"], error)
         return ""
     return notes[-1] if notes else ""
 

@@ -1,6 +1,7 @@
 """The cause of a pod's or a Job's state: a reason, and a message with the next step."""
 
 import re
+import signal
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,6 +38,11 @@ _REFUSAL = re.compile(
     r"^(?:\(combined from similar events\): ?)?(?:Error creating: )?"
     r"(?:pods \"[^\"]*\" is forbidden: )?"
 )
+
+# How the kubelet's events about failed probes begin.
+_LIVENESS, READINESS = "Liveness probe failed: ", "Readiness probe failed: "
+# A shell's and a container's exit code after a signal is this number and that of the signal.
+_SIGNALLED = 128
 
 # The remedy for a Job that exceeds its deadline, by its component.
 _DEADLINES = {
@@ -168,10 +174,11 @@ def unreadable(name: str, problem: str) -> Cause:
     )
 
 
-def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
+def crashed(pod: Object, startup_budget: int, log: str = "", probe: str = "") -> Cause | None:
     """Why a serving pod ended; None while it starts for the first time.
 
-    `log` is the log of the run that ended, where it could be read.
+    `log` is the log of the run that ended, where it could be read. `probe` is the last event of
+    the kubelet about a failed probe of the pod.
     """
     name = pod["metadata"]["name"]
     for status in containers.statuses(pod):
@@ -185,7 +192,10 @@ def crashed(pod: Object, startup_budget: int, log: str = "") -> Cause | None:
         secondary, text = containers.secondary(status), end.get("message", "")
         title = f"container {secondary} of pod {name}" if secondary else f"pod {name}"
         known = text if status in containers.init_statuses(pod) else log or text
-        message = server_log.summary(known) or _tail(text) or f"exit code {end.get('exitCode')}"
+        last = server_log.summary(known) or _tail(server_log.clean(text))
+        message = f"{last} ({_exit(end)})" if last else _exit(end)
+        if not secondary and probe.startswith(_LIVENESS):
+            message += f"; its liveness probe failed: {_sentence(probe.removeprefix(_LIVENESS))}"
         if end.get("reason") == "OOMKilled":
             why = containers.out_of_memory(pod, status)
             return Cause(EngineReason.OUT_OF_MEMORY, f"{title}: {why}")
@@ -276,6 +286,16 @@ def _gpu_product(pod: Object, why: str) -> str:
             f"or add such a node; the labels are in: kubectl get nodes -L {names.GPU_PRODUCT}"
         )
     return label
+
+
+def _exit(end: dict[str, Any]) -> str:
+    """The exit code of a terminated container, and the signal that ended it."""
+    code = end.get("exitCode")
+    number = end.get("signal") or (code - _SIGNALLED if isinstance(code, int) else 0)
+    try:
+        return f"exit code {code}, {signal.Signals(number).name}"
+    except ValueError:
+        return f"exit code {code}"
 
 
 def _seconds(end: dict[str, Any]) -> float:

@@ -54,6 +54,8 @@ class Observed:
             function `server_log_key` returns it.
         refusals: why the API server refuses the pod of a Job, by the Job's name; only of Jobs
             without a pod.
+        probes: the kubelet's last event about a failed probe of a server that is not ready, by the
+            name of its pod.
         crashes: the end of the log of each server that ended, by pod name.
         group: the LeaderWorkerSet.
         optional_objects: optional objects by kind and name.
@@ -74,6 +76,7 @@ class Observed:
     endpoints: Mapping[str, int] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
+    probes: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, str] = field(default_factory=dict)
     group: Object | None = None
     optional_objects: Mapping[tuple[str, str], Object] = field(default_factory=dict)

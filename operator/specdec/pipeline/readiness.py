@@ -140,9 +140,13 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     pods = [pod for pod in server.pods if of_revision(pod, live.repository)]
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
+        probe = context.observed.probes.get(pod["metadata"]["name"], "")
         cause = damage.reported(context, pod) or diagnosis.blocked(pod)
         cause = (
-            cause or diagnosis.crashed(pod, budget, log) or _silent(pod) or _blocking_sidecar(pod)
+            cause
+            or diagnosis.crashed(pod, budget, log, probe)
+            or _silent(pod, probe)
+            or _blocking_sidecar(pod)
         )
         if cause:
             return cause
@@ -155,16 +159,21 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     return Cause(AvailableReason.STARTING, f"{server.title} starts its pods")
 
 
-def _silent(pod: Object) -> Cause | None:
-    """Why a running pod is no longer ready; None if it is ready, or never was."""
+def _silent(pod: Object, probe: str) -> Cause | None:
+    """Why a running pod is no longer ready; None if it is ready, or never was.
+
+    `probe` is the kubelet's last event about a failed probe; empty if it could not be read.
+    """
     name = pod["metadata"]["name"]
+    why = f"kubectl describe pod {name} shows why"
+    if probe.startswith(diagnosis.READINESS):
+        why = " ".join(probe.removeprefix(diagnosis.READINESS).split())
     for status in pod.get("status", {}).get("containerStatuses", []):
         run = status.get("state", {}).get("running", {})
         if status.get("started") and not status.get("ready") and diagnosis.was_ready(pod, run):
             return Cause(
                 AvailableReason.NOT_ANSWERING,
-                f"pod {name} was ready and fails its readiness probe now: kubectl describe pod "
-                f"{name} shows why",
+                f"pod {name} was ready and fails its readiness probe now: {why}",
             )
     return None
 

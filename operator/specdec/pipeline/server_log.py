@@ -22,6 +22,18 @@ _STATUS = re.compile(
 _TRACE = re.compile(r"(?:\\n|\n)+(?:At:|Traceback|\[?TensorRT-LLM).*", re.DOTALL)
 
 
+# Rows of the table of a start, and frames of a backtrace (of Triton, Python and Open MPI).
+_NOISE = re.compile(
+    r"""^\s*(?:[+|].*|\d+#\s.*|\#\d+\s.*|File\s".*",\sline\s\d+.*"""
+    r"""|\[[^\]]*\]\s(?:\[\s*\d+\]|\*\*\*)\s.*)?$""",
+)
+
+
+def clean(text: str) -> str:
+    """The lines of a log without rows of tables and frames of backtraces."""
+    return "\n".join(line for line in text.splitlines() if not _NOISE.match(line))
+
+
 def summary(log: str) -> str:
     """The first errors of a log and its last line, on one line; empty where it has no error.
 
@@ -33,7 +45,7 @@ def summary(log: str) -> str:
         return ""
     text = "; ".join(errors[:3])
     first = text if len(text) <= _ERRORS else text[:_ERRORS] + "…"
-    end = log.rstrip().rpartition("\n")[2]
+    end = clean(log).rstrip().rpartition("\n")[2]
     return f"{first}; end of its log: {end[-_END:]}"
 
 

@@ -85,6 +85,20 @@ async def test_events_are_read_only_of_unfinished_jobs_without_a_pod() -> None:
     assert (await observe(fake, SpeculativeModel.parse(resource()))).refusals == {}
 
 
+async def test_last_failed_probe_is_read_of_servers_that_are_not_ready_any_more() -> None:
+    failing, starting = serving("failing", ready=False), serving("starting", ready=False)
+    failing["status"]["containerStatuses"][0] |= {"started": True, "lastState": {}}
+    starting["status"]["containerStatuses"][0] |= {"started": False, "lastState": {}}
+    fake = FakeCluster(failing, starting, serving("fine", ready=True))
+    fake.logs = dict.fromkeys(("failing", "starting"), "")
+    fake.events_of = {"failing": ("Readiness probe failed: no token",)}
+    observed = await observe(fake, SpeculativeModel.parse(resource()))
+    assert observed.probes == {"failing": "Readiness probe failed: no token"}
+    assert [call for call in fake.calls if call[1] == "Event"] == [
+        ("list", "Event", "failing Unhealthy")
+    ]
+
+
 async def test_ready_endpoints_are_counted_per_service() -> None:
     labels = {"specdec.dev/model": "pair"}
     service = {"kind": "Service", "metadata": {"name": "pair", "labels": labels}}

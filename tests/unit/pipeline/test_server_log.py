@@ -62,3 +62,60 @@ def test_available_has_the_error_of_a_crashing_server() -> None:
     available = next(c for c in decision.conditions if c.type == "Available")
     assert available.reason == "CrashLoop"
     assert REASONS["engine"] in available.message
+
+
+TABLE = """\
++----------------------------------+----------------------------------+
+| Option                           | Value                            |
+| server_id                        | triton                           |
++----------------------------------+----------------------------------+
+"""
+FRAMES = """\
+Signal (11) received.
+ 0# 0x000055D1 in /opt/tritonserver/bin/tritonserver
+ 1# 0x00007F3A in /lib/x86_64-linux-gnu/libc.so.6
+[pair-abc:00007] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x42520)[0x7f2a]
+[pair-abc:00007] *** End of error message ***
+  File "/opt/model.py", line 12 in execute
+"""
+
+
+def available(message: str, end: dict[str, int], probe: str = "") -> str:
+    world: World = deployed()
+    mark_checked(world)
+    pod(world, crashed(5, message=message, **end))
+    observed = dataclasses.replace(world.observed(), probes={"pair-abc": probe})
+    decision = decide(world.model(), observed, world.images)
+    (condition,) = (c for c in decision.conditions if c.type == "Available")
+    return condition.message
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "expected"),
+    [
+        (TABLE, {"exitCode": 137}, "restarted 3 times; last message: exit code 137, SIGKILL; no"),
+        (
+            TABLE + FRAMES,
+            {"exitCode": 139},
+            "restarted 3 times; last message: Signal (11) received. (exit code 139, SIGSEGV); no",
+        ),
+        ("the last line", {"exitCode": 2}, "last message: the last line (exit code 2); no"),
+        ("", {"exitCode": 143, "signal": 15}, "last message: exit code 143, SIGTERM; no"),
+    ],
+)
+def test_message_of_a_killed_server_has_its_exit_and_neither_table_nor_frames(
+    text: str, end: dict[str, int], expected: str
+) -> None:
+    message = available(text, end)
+    assert expected in message
+    assert not any(part in message for part in ("|", "+--", "0#", "[ 0]", "File "))
+
+
+def test_message_of_a_server_that_its_probe_ended_has_the_probe_s_message() -> None:
+    note = (
+        "Liveness probe failed: the process of a model has died: the server refuses its requests"
+    )
+    assert "; its liveness probe failed: the process of a model has died" in available(
+        "x", {}, note
+    )
+    assert "probe" not in available("x", {}, "Startup probe failed: the server is not ready")
