@@ -7,8 +7,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from cluster.processes import until
 from specdec.api.quantity import amount
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -54,11 +56,18 @@ def limited(command: Sequence[str], limit: int) -> Iterator[list[str]]:
         try:
             yield ["sh", "-c", _JOIN, str(group / "cgroup.procs"), *command]
         finally:
-            # The group of a process that is about to end cannot be removed yet.
-            with suppress(OSError):
-                group.rmdir()
+            until(partial(_removed, group), partial("{} has processes".format, group))
         return
     yield [*command]
+
+
+def _removed(group: Path) -> bool:
+    """Remove a group; False while one of its processes, such as a child of the program, ends."""
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _tree(pid: int) -> list[int]:
