@@ -50,8 +50,14 @@ def holds_back(condition: Condition) -> bool:
     return condition.status != "True" and not informs and condition.type not in OPTIONAL
 
 
-def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
-    """The condition Ready: True, or with reason and message of the first condition that blocks."""
+def ready(
+    model: SpeculativeModel, stages: Sequence[Condition], *, serves_desired: bool = False
+) -> Condition:
+    """The condition Ready: True, or with reason and message of the first condition that blocks.
+
+    `serves_desired` is whether the live servers already have the desired repository, as while its
+    files are checked or restored.
+    """
     available = next(c for c in stages if c.type == Type.AVAILABLE)
     if available.reason == AvailableReason.STOPPING:
         return Condition(Type.READY, "False", available.reason, available.message)
@@ -65,7 +71,7 @@ def ready(model: SpeculativeModel, stages: Sequence[Condition]) -> Condition:
     if first.type in VERIFIED:
         message += "; this blocks Ready because spec.verification.mode is Gate"
     elif first.type != Type.AVAILABLE and available.status == "True":
-        message += "; the previous revision still serves"
+        message += f"; the {'desired' if serves_desired else 'previous'} revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
 
 

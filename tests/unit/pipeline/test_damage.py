@@ -273,3 +273,18 @@ def test_suspended_resource_repairs_nothing(world: World) -> None:
     world.spec["suspend"] = True
     world.step()
     assert world.cr["status"]["repository"]["hash"]
+
+
+def test_repair_is_not_reported_as_a_previous_revision_that_serves() -> None:
+    """The pods that serve meanwhile have the desired revision."""
+    world = World(resource())
+    world.settle()
+    assert world.deployment is not None
+    world.pods.append(pod("pair-abc", world.deployment["spec"]["template"], NOW))
+    missing = "the list of the repository's files, which is missing (.manifest-f.json)"
+    world.logs["pair-abc/server"] = report(missing)
+    world.step()
+    ready = world.condition("Ready")
+    assert ready["reason"] == "VolumeDamaged"
+    assert ready["message"].startswith(f"pod pair-abc waits for the repair of {missing}")
+    assert ready["message"].endswith("; the desired revision still serves")

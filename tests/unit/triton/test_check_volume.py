@@ -102,11 +102,11 @@ DAMAGE: dict[str, tuple[Callable[[Published], object], str]] = {
     "a foreign version": (link, "the model repository f: bls/2 does not belong there"),
     "no list": (
         lambda p: p.manifest.unlink(),
-        "the list of the repository's files is missing (.manifest-f.json)",
+        "the list of the repository's files, which is missing (.manifest-f.json)",
     ),
     "half a list": (
         lambda p: os.truncate(p.manifest, 20),
-        "the list of the repository's files is not readable (JSONDecodeError)",
+        "the list of the repository's files, which is not readable (JSONDecodeError)",
     ),
 }
 
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_is_named(
 def test_any_other_json_is_no_list(text: str, published: Published) -> None:
     published.manifest.write_text(text)
     (sentence,) = published.damaged()
-    assert sentence.startswith("the list of the repository's files is not readable")
+    assert sentence.startswith("the list of the repository's files, which is not readable")
 
 
 @contextmanager

@@ -105,9 +105,10 @@ def damaged(manifest: Path, known: Digests) -> list[str]:
             for difference in _read(root, folder, known)
         ]
     except FileNotFoundError:
-        return [f"the list of the repository's files is missing ({manifest.name})"]
+        return [f"the list of the repository's files, which is missing ({manifest.name})"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"the list of the repository's files is not readable ({type(error).__name__})"]
+        why = f"not readable ({type(error).__name__})"
+        return [f"the list of the repository's files, which is {why}"]
 
 
 def wait(manifest: Path, seconds: float) -> list[str]:
