@@ -54,8 +54,9 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
 
 
 @pytest.fixture
-def own_checkpoints(world: World) -> Iterator[dict[str, Path]]:
+def own_checkpoints(world: World, served: str) -> Iterator[dict[str, Path]]:
     """Yield copies of the pair's checkpoints on the claim of the services, by role."""
+    assert world.get(served)["spec"]["storage"]["existingClaim"] == SHARED, "the claim is bound"
     root, made = world.folder(SHARED), {}
     for role in ("target", "draft"):
         made[role] = root / "mine" / role
