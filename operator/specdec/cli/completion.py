@@ -14,7 +14,6 @@ from specdec.cli import kubectl
 from specdec.cli.kubectl import PREFIX
 
 _KUBECTL_SECONDS = 3.0
-_BACKENDS = ("PyTorch", "TensorRT", "Reference")
 
 
 def resources(context: typer.Context, incomplete: str) -> list[str]:
@@ -32,7 +31,9 @@ def addresses(context: typer.Context, incomplete: str) -> list[str]:
 
 def backends(incomplete: str) -> list[str]:
     """The backends of `specdec certify`."""
-    return matching(_BACKENDS, incomplete)
+    from specdec.api.matrix import Backend
+
+    return matching(map(str, Backend), incomplete)
 
 
 def entries(incomplete: str) -> list[str]:
