@@ -28,6 +28,11 @@ def policy_names(model: SpeculativeModel) -> tuple[str, ...]:
     """The names of the policies of a resource's Jobs; empty if it disables policies."""
     if model.spec.networking.network_policy.mode == "Disabled":
         return ()
+    return possible_names(model)
+
+
+def possible_names(model: SpeculativeModel) -> tuple[str, ...]:
+    """The names that the policies of a resource's Jobs have where it does not disable policies."""
     return tuple(f"{model.metadata.name}-{jobs}" for jobs in _JOBS)
 
 

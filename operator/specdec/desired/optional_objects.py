@@ -30,8 +30,12 @@ def remembered(services: Iterable[Mapping[str, Any]]) -> set[str]:
     """The kinds that the Services' annotation names: the resource may have objects of them.
 
     The operator reads only objects of these kinds and of the desired kinds. Most resources have no
-    optional objects, and most clusters do not serve all of their kinds.
+    optional objects, and most clusters do not serve all of their kinds. Without a Service, only
+    the policies of Jobs can exist.
     """
+    services = tuple(services)
+    if not services:
+        return {"NetworkPolicy"}
     lists = [
         s["metadata"].get("annotations", {}).get(names.OPTIONAL_KINDS_ANNOTATION, "")
         for s in services

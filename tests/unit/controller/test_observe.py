@@ -247,9 +247,11 @@ def listed_kinds(fake: FakeCluster) -> set[str]:
 async def test_optional_kinds_are_listed_only_where_they_may_exist() -> None:
     scaling = {"maxReplicas": 2, "metrics": [{"type": "Cpu", "target": "70"}]}
     for services, serving, kinds in (
-        ((), {}, set()),
+        # Before there is a Service that names kinds, policies of Jobs may exist.
+        ((), {}, {"NetworkPolicy"}),
+        ((service_with_kinds(""),), {}, set()),
         ((service_with_kinds("ScaledObject,Sandwich"),), {}, {"ScaledObject"}),
-        ((), {"scaling": scaling}, {"HorizontalPodAutoscaler"}),
+        ((), {"scaling": scaling}, {"HorizontalPodAutoscaler", "NetworkPolicy"}),
     ):
         fake = FakeCluster(*services)
         await observe(fake, SpeculativeModel.parse(resource(serving=serving)))
