@@ -153,6 +153,8 @@ def _status(context: Context, outcomes: list[Outcome], phase: str) -> dict[str, 
         # The image has changed since its check, or the backend's images are not checked.
         status.pop("imageContract", None)
     status |= _served(context, outcomes)
+    if not replicas and (model.spec.suspend or not model.spec.serving.replicas):
+        status.pop("serving", None)  # no pod is left that serves
     return status | {"columns": summary.columns(model, status)}
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from specdec.api import names
 from specdec.pipeline.decide import decide
 from support.simulated_cluster import World, limits, resource, source
@@ -156,3 +158,14 @@ def test_columns_have_no_measurement_without_replicas() -> None:
     world.spec["serving"] = {"replicas": 0}
     world.step()
     assert set(world.cr["status"]["columns"]) == {"ready"}
+
+
+@pytest.mark.parametrize("patch", [{"suspend": True}, {"serving": {"replicas": 0}}])
+def test_the_status_names_no_serving_revision_without_a_pod(patch: dict[str, object]) -> None:
+    world = World(resource())
+    world.settle()
+    assert world.cr["status"]["serving"]["revision"]
+    world.spec.update(patch)
+    world.settle()
+    assert world.cr["status"]["replicas"] == 0
+    assert "serving" not in world.cr["status"]
