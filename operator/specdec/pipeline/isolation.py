@@ -14,11 +14,11 @@ def isolation(context: Context) -> Outcome:
     Where it does not, delete those of an earlier spec: the chain may not reach `network`.
     """
     model, live = context.model, context.observed.optional_objects
-    wanted = desired.policy_names(model)
+    kept = desired.policy_names(model)
     superfluous = tuple(
         Ref(OPTIONAL_KINDS[_KIND].version, _KIND, name)
         for name in desired.possible_names(model)
-        if name not in wanted and (_KIND, name) in live
+        if name not in kept and (_KIND, name) in live
     )
     policies = desired.objects(model, context.images.fetch_networks)
     return Outcome((), context.facts, proceed=True, apply=policies, delete=superfluous)
