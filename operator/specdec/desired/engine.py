@@ -131,6 +131,9 @@ def _container(
     copied: bool,
 ) -> Container:
     build = model.spec.build
+    resources = pod.with_gpus(
+        _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
+    )
     return Container(
         name=CONTAINER,
         image=image,
@@ -139,15 +142,17 @@ def _container(
             *("python3", f"{MOUNT}/{SCRIPT}", "--plan", f"{MOUNT}/{PLAN}"),
             *(("--image", f"{MOUNT}/{IMAGE}") if checked else ()),
         ],
-        env=[{"name": "PYTHONUNBUFFERED", "value": "1"}, *pod.NO_TELEMETRY],
+        env=[
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+            *pod.hidden_gpus(resources),
+            *pod.NO_TELEMETRY,
+        ],
         mounts=[
             {"name": "build", "mountPath": MOUNT, "readOnly": True},
             *([pod.SHARED_MEMORY] if shared else []),
             *([packages.MOUNT] if copied else []),
         ],
-        resources=pod.with_gpus(
-            _resources(build.resources, needs, shared), needs.gpus, build.resource_claims
-        ),
+        resources=resources,
     )
 
 

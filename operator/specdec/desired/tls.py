@@ -11,7 +11,7 @@ from typing import Any
 from specdec.api.model import SpeculativeModel
 from specdec.desired import programs
 from specdec.desired.child import given
-from specdec.desired.pod import NO_TELEMETRY, Container
+from specdec.desired.pod import NO_TELEMETRY, Container, hidden_gpus
 from specdec.triton import launch
 
 # The keys of a Secret of type kubernetes.io/tls, which are also the names of its files.
@@ -91,7 +91,7 @@ def watchers(model: SpeculativeModel, image: str) -> tuple[Container, ...]:
             image=image,
             pull_policy=model.spec.runtime.pull_policy,
             command=["python3", launch.program_path("renewal.py"), _STATE_FILE, *paths],
-            env=NO_TELEMETRY,
+            env=[*hidden_gpus({}), *NO_TELEMETRY],
             mounts=mounts,
             resources={"requests": _SMALL, "limits": _SMALL},
         ),

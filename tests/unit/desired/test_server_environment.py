@@ -50,6 +50,15 @@ def test_no_container_of_the_servers_image_sends_usage_data(case: str) -> None:
         assert {name: own.get(name) for name in QUIET} == QUIET, place
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_no_container_of_the_servers_image_gets_gpus_that_it_did_not_request(case: str) -> None:
+    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES to all, and its container runtime follows."""
+    for place, container in containers(case):
+        resources = container.get("resources", {})
+        if not resources.get("claims") and not any("/" in n for n in resources.get("limits", {})):
+            assert variables(container).get("NVIDIA_VISIBLE_DEVICES") == "void", place
+
+
 def test_a_resource_cannot_turn_usage_data_on() -> None:
     cr = resource()
     cr["spec"]["serving"] = {"env": [{"name": "DO_NOT_TRACK", "value": "0"}]}
