@@ -28,6 +28,8 @@ Way = Iterator[Callable[[], bool]]
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 PAIR, RICH, BIG, BROKEN, VAST, LATE = "two", "rich", "big", "broken", "vast", "late"
+# The API server rejects the pods of its Jobs, whose events the operator then lists.
+REJECTED = "rejected"
 # A Job may end once its resource had one of these phases, so that the tour records them all.
 PHASES = {
     "fetch": {"Fetching"},
@@ -111,7 +113,8 @@ class Tour:
     def go(self) -> None:
         """Run the whole tour; the resources proceed independently."""
         bodies = (pair(), rich(), big(), resource(BROKEN), resource(VAST, "9Ti"))
-        self.lab.apply(claim("source"), *bodies)
+        rejected = resource(REJECTED, jobs={"priorityClassName": "absent"})
+        self.lab.apply(claim("source"), *bodies, rejected)
         ways = {PAIR: self._pair(), RICH: self._rich(), BIG: self._big(), BROKEN: self._rest()}
         due = {name: next(way) for name, way in ways.items()}
 
