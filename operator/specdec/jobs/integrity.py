@@ -4,7 +4,9 @@
 are removed from the volume, and the operator then fetches or builds them again.
 """
 
+import errno
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from specdec.jobs import manifests, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.manifests import DamagedError, Files
 from specdec.jobs.result import JobError
+
+# Errors that concern the volume as a whole: `result` has its own advice for each.
+_OF_THE_VOLUME = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 Folder = dict[str, Any]
 """A directory that servers read: a name for messages (`what`), its `path` below the volume, its
@@ -39,15 +44,16 @@ def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Fol
             written.
 
     Raises:
-        JobError: CheckpointMissing, CheckpointDamaged, EngineMissing or EngineDamaged, naming role
-            and file.
-        OSError: a file cannot be read.
+        JobError: CheckpointMissing, CheckpointDamaged, EngineMissing, EngineDamaged or
+            EngineUnreadable, naming role and file.
+        OSError: a file of a checkpoint cannot be read, or the volume permits no access.
     """
     folders: list[Folder] = []
     unusable: list[_UnusableEngine] = []
     for engine in expected["engines"]:
         try:
-            files = _engine(engine, root, content=content)
+            with readable(engine):
+                files = _engine(engine, root, content=content)
         except DamagedError as error:
             unusable.append(_UnusableEngine(engine, str(error)))
         else:
@@ -67,6 +73,30 @@ def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Fol
 def directory(artifact: Mapping[str, Any], root: Path) -> Path:
     """The directory of an engine or checkpoint below `root`, the mount point of the volume."""
     return root / Path(artifact["path"]).relative_to(names.VOLUME)
+
+
+@contextmanager
+def readable(engine: Mapping[str, Any]) -> Iterator[None]:
+    """Report an error of reading an engine with what a person can do; the engine is kept.
+
+    The error may pass, so that another attempt may read the file.
+
+    Raises:
+        JobError: EngineUnreadable, naming file and directory.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _OF_THE_VOLUME:
+            raise
+        again = "fetched" if engine["prebuilt"] else "built"
+        path = Path(engine["path"]).relative_to(names.VOLUME)
+        raise JobError(
+            EngineReason.ENGINE_UNREADABLE,
+            f"{_name(engine)} cannot be read ({error}): check the volume; if the file stays "
+            f"unreadable, delete {path} on the volume, so that the engine is {again} again",
+            permanent=False,
+        ) from error
 
 
 def _engine(engine: Mapping[str, Any], root: Path, *, content: bool) -> Files | None:

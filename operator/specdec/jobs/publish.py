@@ -69,7 +69,7 @@ def publish(
 
     Raises:
         JobError: CheckpointMissing, CheckpointDamaged, EngineMissing, EngineDamaged,
-            EngineMismatch, LibraryMismatch or PublishFailed.
+            EngineUnreadable, EngineMismatch, LibraryMismatch or PublishFailed.
     """
     expected = json.loads(expectations.read_text(encoding="utf-8"))
     copies = check_library(expected.get("libraries", {}))
@@ -95,13 +95,14 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
     """Compare each engine's configuration with what the repository needs.
 
     Raises:
-        JobError: EngineMismatch, naming engine, field and values.
+        JobError: EngineMismatch, naming engine, field and values; EngineUnreadable.
     """
     vocabularies = {}
     for engine in engines:
-        config = _config(engine, root)
-        _check(engine, config)
-        _check_ranks(engine, config, root)
+        with integrity.readable(engine):
+            config = _config(engine, root)
+            _check(engine, config)
+            _check_ranks(engine, config, root)
         if engine["sameVocabulary"]:
             vocabularies[engine["role"]] = config["pretrained_config"].get("vocab_size")
     if len(set(vocabularies.values())) > 1:

@@ -24,7 +24,7 @@ from specdec.pipeline.isolation import isolation
 from specdec.pipeline.memory import memory
 from specdec.pipeline.network import network, services
 from specdec.pipeline.observed import Object, Observed, Ref
-from specdec.pipeline.repository import repository
+from specdec.pipeline.repository import repository, revision
 from specdec.pipeline.stage import POLL, Context, Outcome, Stage
 from specdec.pipeline.storage import storage
 from specdec.pipeline.verification import verification
@@ -107,7 +107,7 @@ def _previous_revision(context: Context) -> Outcome:
 def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     stages = summary.complete([c for outcome in outcomes for c in outcome.conditions])
     live = {served.repository for served in workload.served(context.observed)}
-    serves_desired = live == {context.facts.repository}
+    serves_desired = live == {context.facts.repository or revision(context)}
     ready = summary.ready(context.model, stages, serves_desired=serves_desired)
     status = _status(context, outcomes, summary.phase(context.model, stages, ready))
     status |= retention.recorded(context.model, status, stages)

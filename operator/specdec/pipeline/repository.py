@@ -15,7 +15,7 @@ from specdec import backends
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
-from specdec.api.reasons import AcceptedReason, RepositoryReason
+from specdec.api.reasons import AcceptedReason, EngineReason, RepositoryReason
 from specdec.desired import repository as desired
 from specdec.pipeline import job, volume_recovery
 from specdec.pipeline.job import Done, Task
@@ -64,7 +64,22 @@ def repository(context: Context) -> Outcome:
         # A server that ended before this moment is no reason for another check.
         checked = volume_recovery.timestamp(context) if "checkedAt" in status else None
         return _published(context, rendered, outdated, checked)
-    return job.waiting(Type.REPOSITORY_READY, context.facts, step, outdated)
+    outcome = job.waiting(Type.REPOSITORY_READY, context.facts, step, outdated)
+    if step.cause.reason == EngineReason.ENGINE_UNREADABLE:
+        # The stage of the engines knows only that they were built.
+        unreadable = replace(outcome.conditions[0], type=Type.ENGINES_READY)
+        outcome = replace(outcome, conditions=(unreadable, *outcome.conditions))
+    return outcome
+
+
+def revision(context: Context) -> str | None:
+    """The desired revision once the engines are planned, built or not; else None."""
+    if not context.facts.engines:
+        return None
+    try:
+        return _rendered(context).hash
+    except ValueError:
+        return None
 
 
 def _rendered(context: Context) -> _Rendered:

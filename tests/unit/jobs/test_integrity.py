@@ -148,7 +148,11 @@ def test_unreadable_file_removes_nothing(
 
     monkeypatch.setattr(check_volume, "sha256", broken)
     assert mounts.run(content=True) == result.TRANSIENT
-    assert read_result()["error"]["reason"] == "PublishFailed"
+    error = read_result()["error"]
+    assert error["reason"] == "EngineUnreadable"
+    assert "the target engine aaaaaaaaaaaaaaaa cannot be read ([Errno 5]" in error["message"]
+    assert f"delete engines/{KEYS['target']} on the volume" in error["message"]
+    assert engine(mounts, "target").exists()
     assert engine(mounts, "draft").exists()
 
 

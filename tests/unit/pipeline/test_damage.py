@@ -288,3 +288,34 @@ def test_repair_is_not_reported_as_a_previous_revision_that_serves() -> None:
     assert ready["reason"] == "VolumeDamaged"
     assert ready["message"].startswith(f"pod pair-abc waits for the repair of {missing}")
     assert ready["message"].endswith("; the desired revision still serves")
+
+
+def test_unreadable_engine_is_reported_with_what_to_do(world: World) -> None:
+    """The condition of the engines stayed Built, and no condition named a remedy."""
+    wait(world, DAMAGE)
+    check(world)
+    fail(world, "EngineUnreadable")
+    for kind in ("EnginesReady", "RepositoryReady", "Ready"):
+        condition = world.condition(kind)
+        assert (condition["status"], condition["reason"]) == ("False", "EngineUnreadable")
+        assert f"kubectl delete job {world.job('publish')}" in condition["message"]
+    del world.jobs[world.job("publish")]
+    world.step()
+    world.finish(world.job("publish"), {})
+    world.step()
+    for kind in ("EnginesReady", "RepositoryReady"):
+        assert world.condition(kind)["status"] == "True"
+
+
+def test_rebuild_is_not_reported_as_a_previous_revision_that_serves(world: World) -> None:
+    """The chain stops at the engines, and the pods that serve have the desired revision."""
+    wait(world, DAMAGE)
+    assert world.deployment is not None
+    world.deployment["status"].update(readyReplicas=1)
+    check(world)
+    fail(world, "EngineDamaged", lost=["draft"])
+    for reason in ("EngineDamaged", "Queued"):
+        ready = world.condition("Ready")
+        assert ready["reason"] == reason
+        assert ready["message"].endswith("; the desired revision still serves")
+        world.step()

@@ -30,6 +30,14 @@ class EngineReason(Reason):
         also=(Type.MODELS_FETCHED,),
         health=Health.PROGRESSING,
     )
+    ENGINE_UNREADABLE = _SECTION.failed(
+        "EngineUnreadable",
+        "the publish Job cannot read a file of an engine on the volume; the message names the "
+        "file and the error, and the engine is kept",
+        "check the volume; if the file stays unreadable, delete the directory in the message; "
+        "then delete the publish Job: the operator builds or fetches a missing engine again",
+        also=(Type.REPOSITORY_READY,),
+    )
     BUILD_FAILED = _SECTION.failed(
         "BuildFailed",
         "a build Job reached `spec.build.backoffLimit`",
