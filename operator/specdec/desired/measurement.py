@@ -4,12 +4,13 @@ They run the operator's own image and are clients of the Service. Only the bench
 volume, to which it writes its report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specdec.api import names
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import SpeculativeModel
+from specdec.api.value import Value
 from specdec.desired import tls
 from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
@@ -76,7 +77,35 @@ def _hash(
     server = {"repository": repository, "image": image}
     server |= given(tls=secure.model_dump() if secure else None)
     server |= {} if model.spec.serving.http == "Open" else {"http": model.spec.serving.http}
+    server |= given(pods=_pods(model))
     return names.digest({**server, "prompts": config_map, **settings})[:16]
+
+
+def _pods(model: SpeculativeModel) -> dict[str, Any]:
+    """What changes the speed of the servers, and maybe their output, beside the repository.
+
+    The number of pods is not here. An autoscaler changes it, also because of the load of a
+    benchmark, and each change would measure again.
+    """
+    serving = model.spec.serving
+    products = {role: model.gpu(role).product for role in model.models}
+    return given(
+        products=given(**products),
+        resources=serving.resources,
+        env=_dumped(serving.env),
+        nodeSelector=serving.node_selector,
+        affinity=serving.affinity,
+        runtimeClassName=serving.runtime_class_name,
+        resourceClaims=_dumped(serving.resource_claims),
+        nodesPerReplica=serving.nodes_per_replica if serving.nodes_per_replica > 1 else None,
+        extraVolumes=_dumped(serving.extra_volumes),
+        extraVolumeMounts=_dumped(serving.extra_volume_mounts),
+        logVerbose=serving.triton.log_verbose if serving.triton else None,
+    )
+
+
+def _dumped(values: Iterable[Value]) -> list[dict[str, Any]]:
+    return [value.model_dump(by_alias=True, exclude_none=True) for value in values]
 
 
 def verify_job(
