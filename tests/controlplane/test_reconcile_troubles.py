@@ -90,6 +90,22 @@ def test_refused_pod_of_a_job_is_reported_with_its_reason(lab: Lab) -> None:
     lab.wait("pair", "ModelsFetched", "True")
 
 
+def test_refused_pod_after_a_failed_one_is_reported_with_its_reason(lab: Lab) -> None:
+    """The condition stayed "tries again after a failure", while no pod could be created."""
+    lab.apply(claim("pair"), resource("pair"))
+    job = lab.job("fetch")
+    until(lambda: lab.all("pods"), "a pod of the fetch Job")
+    lab.apply(limits("ResourceQuota", hard={"pods": "0"}))
+    until(
+        lambda: (lab.get("resourcequota", "strict") or {}).get("status", {}).get("hard"),
+        "a quota in force",
+    )
+    lab.finish(job, "{}", exit_code=1)
+    condition = lab.wait("pair", "ModelsFetched", "False", "PodRejected")
+    expected = f"the API server rejects the pod of Job {job}: exceeded quota: strict, "
+    assert condition["message"].startswith(expected)
+
+
 def test_refusal_of_the_api_server_is_reported_with_its_message(lab: Lab) -> None:
     quota = {
         "apiVersion": "v1",

@@ -132,11 +132,17 @@ class Cluster:
             if not token:
                 return items
 
-    async def notes(self, namespace: str, uid: str, reason: str) -> tuple[str, ...]:
-        """The messages of the events about an object that have a reason, oldest first."""
+    async def notes(
+        self, namespace: str, uid: str, reason: str, since: str = ""
+    ) -> tuple[str, ...]:
+        """The messages of the events about an object that have a reason, oldest first.
+
+        `since` (RFC 3339) selects those that happened again after it.
+        """
         options: Json = {"field_selector": f"regarding.uid={uid},reason={reason}"}
         page = await self._send("list", "events.k8s.io/v1", "Event", namespace, **options)
-        return tuple(event.get("note", "") for event in sorted(page["items"], key=time_of))
+        events = sorted(page["items"], key=time_of)
+        return tuple(event.get("note", "") for event in events if time_of(event) >= since)
 
     async def log(
         self, namespace: str, pod: str, lines: int, container: str = "", *, previous: bool = False

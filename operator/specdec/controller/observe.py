@@ -7,6 +7,7 @@ other failed read raises an error.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from specdec.pipeline.observed import (
     Neighbours,
     Object,
     Observed,
+    all_failed,
     job_state,
     server_log_key,
 )
@@ -299,17 +301,27 @@ async def _read_log(
 async def _read_refusals(
     cluster: Cluster, namespace: str, jobs: list[Json], pods: list[Json]
 ) -> dict[str, str]:
-    """Why each unfinished Job without a pod has none, where an event of the Job reports it."""
-    started = {pod["metadata"].get("labels", {}).get(POD_JOB) for pod in pods}
+    """Why an unfinished Job has no pod, or no other after its pods failed, by the Job's events."""
+    of_job: dict[str, list[Json]] = defaultdict(list)
+    for pod in pods:
+        of_job[pod["metadata"].get("labels", {}).get(POD_JOB)].append(pod)
     waiting = _by_name(
         [
             job
             for job in jobs
-            if job["metadata"]["name"] not in started and job_state(job) == "Running"
+            if job_state(job) == "Running" and all_failed(of_job[job["metadata"]["name"]])
         ]
     )
+    # An event before the newest pod is about an attempt that has succeeded since.
+    since = {
+        name: max((pod["metadata"]["creationTimestamp"] for pod in of_job[name]), default="")
+        for name in waiting
+    }
     notes = await asyncio.gather(
-        *(_last_note(cluster, namespace, job, "FailedCreate") for job in waiting.values())
+        *(
+            _last_note(cluster, namespace, job, "FailedCreate", since[name])
+            for name, job in waiting.items()
+        )
     )
     return {name: note for name, note in zip(waiting, notes, strict=True) if note}
 
@@ -333,10 +345,15 @@ def _has_failed(pod: Object) -> bool:
     )
 
 
-async def _last_note(cluster: Cluster, namespace: str, live: Object, reason: str) -> str:
-    """The message of the last event about an object that has a reason; empty without one."""
+async def _last_note(
+    cluster: Cluster, namespace: str, live: Object, reason: str, since: str = ""
+) -> str:
+    """The message of the last event about an object that has a reason; empty without one.
+
+    Events before `since` (RFC 3339) do not count.
+    """
     try:
-        notes = await cluster.notes(namespace, live["metadata"]["uid"], reason)
+        notes = await cluster.notes(namespace, live["metadata"]["uid"], reason, since)
     except ClusterError as error:
         # Like a log, it only explains a state.
         logger.debug("no events of %s: %s", live["metadata"]["name"], error)

@@ -109,7 +109,7 @@ def blocked(pod: Object) -> Cause | None:
 
 
 def refused(name: str, note: str) -> Cause:
-    """Why a Job has no pod: the API server refuses it; `note` is from an event of the Job."""
+    """Why a Job has no pod, or no other after failed ones; `note` is from an event of the Job."""
     why = _sentence(_REFUSAL.sub("", note))
     return Cause(
         CommonReason.POD_REJECTED,

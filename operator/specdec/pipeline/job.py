@@ -17,7 +17,7 @@ from specdec.backends.facts import Facts
 from specdec.pipeline import diagnosis
 from specdec.pipeline.job_results import Section
 from specdec.pipeline.live_job import LiveJob, State, being_deleted, find
-from specdec.pipeline.observed import Object, Observed, Ref
+from specdec.pipeline.observed import Object, Observed, Ref, all_failed
 from specdec.pipeline.stage import POLL, Context, Outcome, stopped
 
 # Annotation with a hash of the Job's spec.
@@ -147,7 +147,7 @@ def _running_or_failed(context: Context, live: LiveJob, task: Task[R]) -> Pendin
     if live.state == "Failed":
         cause = diagnosis.failed(live.name, live.body, live.pods, task.failure)
         return Pending(cause, apply, failed=True, requeue_after=None)
-    if live.refusal and not live.pods:
+    if live.refusal and all_failed(live.pods):
         return Pending(diagnosis.refused(live.name, live.refusal), apply)
     cause = diagnosis.running(live.name, task.activity, task.running, live.pods, live.log)
     return Pending(cause, apply, log=live.log)

@@ -23,7 +23,7 @@ State = Literal["Absent", "Deleting", "Running", "Ended", "Complete", "Failed"]
 class LiveJob:
     """A Job in the cluster: state, object, pods (newest first), last log lines of the newest.
 
-    `refusal` is why the API server refuses its pod; empty if it has one, or nothing is known.
+    `refusal` is why the API server refuses its next pod; empty if a pod runs, or nothing is known.
     """
 
     name: str

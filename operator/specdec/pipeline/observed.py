@@ -1,6 +1,6 @@
 """The snapshot of the cluster for one reconcile, and functions that read its plain objects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -53,7 +53,7 @@ class Observed:
             and for the certificate sidecar of a server. For a server that is not ready, the
             function `server_log_key` returns it.
         refusals: why the API server refuses the pod of a Job, by the Job's name; only of Jobs
-            without a pod.
+            without a pod, or whose pods all failed.
         probes: the kubelet's last event about a failed probe of a server that is not ready, by the
             name of its pod.
         crashes: the end of the log of each server that ended, by pod name.
@@ -106,6 +106,11 @@ class Observed:
     def _pods(self, label: str, value: str) -> list[Object]:
         pods = [p for p in self.pods if p["metadata"].get("labels", {}).get(label) == value]
         return sorted(pods, key=lambda p: str(p["metadata"]["creationTimestamp"]), reverse=True)
+
+
+def all_failed(pods: Iterable[Object]) -> bool:
+    """Whether no pod of a Job runs or has succeeded; true without pods."""
+    return all(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
 
 
 def job_state(job: Object | None) -> Literal["Absent", "Running", "Complete", "Failed"]:

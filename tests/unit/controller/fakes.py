@@ -72,8 +72,10 @@ class FakeCluster(Cluster):
         ]
 
     @override
-    async def notes(self, namespace: str, uid: str, reason: str) -> tuple[str, ...]:
-        self._record("list", "Event", f"{uid} {reason}")
+    async def notes(
+        self, namespace: str, uid: str, reason: str, since: str = ""
+    ) -> tuple[str, ...]:
+        self._record("list", "Event", f"{uid} {reason} {since}".rstrip())
         return tuple(self.events_of.get(uid, ()))
 
     @override

@@ -85,6 +85,21 @@ async def test_events_are_read_only_of_unfinished_jobs_without_a_pod() -> None:
     assert (await observe(fake, SpeculativeModel.parse(resource()))).refusals == {}
 
 
+async def test_refusal_of_the_next_pod_is_read_of_jobs_whose_pods_failed() -> None:
+    """The Job reported another attempt after a failure, as long as its pods were refused."""
+    labels = {"specdec.dev/model": "pair", "batch.kubernetes.io/job-name": "build"}
+    failed = [pod(f"build-{n}", "engine", "Failed") for n in (1, 2)]
+    for n, item in enumerate(failed):
+        item["metadata"] |= {"labels": labels, "creationTimestamp": f"2026-01-02T03:04:0{n}Z"}
+    job = {"kind": "Job", "metadata": {"name": "build", "labels": labels}, "status": {}}
+    fake = FakeCluster(job, *failed)
+    fake.events_of = {"uid-build": ("exceeded quota",)}
+    observed = await observe(fake, SpeculativeModel.parse(resource()))
+    assert observed.refusals == {"build": "exceeded quota"}
+    # An event before the newest pod is about an earlier attempt.
+    assert ("list", "Event", "uid-build FailedCreate 2026-01-02T03:04:01Z") in fake.calls
+
+
 async def test_last_failed_probe_is_read_of_servers_that_are_not_ready_any_more() -> None:
     failing, starting = serving("failing", ready=False), serving("starting", ready=False)
     failing["status"]["containerStatuses"][0] |= {"started": True, "lastState": {}}

@@ -246,6 +246,9 @@ def test_refused_pod_is_reported_with_the_reason_from_the_job_s_event(note: str,
     assert isinstance(step, Pending)
     assert (step.cause.reason, step.requeue_after) == ("PodRejected", POLL)
     assert step.cause.message.startswith(f"the API server rejects the pod of Job {NAME}: {why}")
+    again = job.advance(Context(model, replace(observed, pods=(FAILED,)), IMAGES), TASK)
+    assert isinstance(again, Pending)
+    assert again.cause == step.cause, "the next pod after a failed one is refused"
     started = replace(observed, pods=(RUNNING,))
     step = job.advance(Context(model, started, IMAGES), TASK)
     assert isinstance(step, Pending)
