@@ -7,7 +7,6 @@ other failed read raises an error.
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +15,7 @@ from specdec.api import names
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, ClusterError, Missing
+from specdec.controller import event_notes
 from specdec.desired import optional_objects, prune, tls
 from specdec.desired.serving import CONTAINER
 from specdec.pipeline.observed import (
@@ -24,8 +24,6 @@ from specdec.pipeline.observed import (
     Neighbours,
     Object,
     Observed,
-    all_failed,
-    job_state,
     server_log_key,
 )
 
@@ -77,7 +75,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     )
     pods = _distinct(own_pods + shared_pods)
     logs, crashes = await _read_logs(cluster, pods)
-    refusals = await _read_refusals(cluster, namespace, [*own_jobs, *shared_jobs], pods)
+    refusals = await event_notes.refusals(cluster, namespace, [*own_jobs, *shared_jobs], pods)
     return Observed(
         now=datetime.now(UTC),
         claim=claim,
@@ -93,7 +91,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         endpoints={item["metadata"]["name"]: _ready_count(item, slices) for item in services},
         logs=logs,
         refusals=refusals,
-        probes=await _read_probes(cluster, namespace, pods),
+        probes=await event_notes.probes(cluster, namespace, pods),
         crashes=crashes,
         group=group if group and belongs_to(group, model) else None,
         optional_objects={
@@ -296,69 +294,6 @@ async def _read_log(
         # At debug level, because it may repeat every few seconds; a metric counts it.
         logger.debug("no log of pod %s: %s", name, error)
         return key, ""
-
-
-async def _read_refusals(
-    cluster: Cluster, namespace: str, jobs: list[Json], pods: list[Json]
-) -> dict[str, str]:
-    """Why an unfinished Job has no pod, or no other after its pods failed, by the Job's events."""
-    of_job: dict[str, list[Json]] = defaultdict(list)
-    for pod in pods:
-        of_job[pod["metadata"].get("labels", {}).get(POD_JOB)].append(pod)
-    waiting = _by_name(
-        [
-            job
-            for job in jobs
-            if job_state(job) == "Running" and all_failed(of_job[job["metadata"]["name"]])
-        ]
-    )
-    # An event before the newest pod is about an attempt that has succeeded since.
-    since = {
-        name: max((pod["metadata"]["creationTimestamp"] for pod in of_job[name]), default="")
-        for name in waiting
-    }
-    notes = await asyncio.gather(
-        *(
-            _last_note(cluster, namespace, job, "FailedCreate", since[name])
-            for name, job in waiting.items()
-        )
-    )
-    return {name: note for name, note in zip(waiting, notes, strict=True) if note}
-
-
-async def _read_probes(cluster: Cluster, namespace: str, pods: list[Json]) -> dict[str, str]:
-    """The last failed probe of each server that has started before and is not ready."""
-    failing = _by_name([pod for pod in pods if _has_failed(pod)])
-    notes = await asyncio.gather(
-        *(_last_note(cluster, namespace, pod, "Unhealthy") for pod in failing.values())
-    )
-    return {name: note for name, note in zip(failing, notes, strict=True) if note}
-
-
-def _has_failed(pod: Object) -> bool:
-    """Whether the server of a pod is not ready after it was started, or has ended."""
-    component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
-    return component in names.SERVERS.values() and any(
-        not status.get("ready") and (status.get("started") or "terminated" in status["lastState"])
-        for status in pod.get("status", {}).get("containerStatuses", [])
-        if status.get("name") == CONTAINER and "lastState" in status
-    )
-
-
-async def _last_note(
-    cluster: Cluster, namespace: str, live: Object, reason: str, since: str = ""
-) -> str:
-    """The message of the last event about an object that has a reason; empty without one.
-
-    Events before `since` (RFC 3339) do not count.
-    """
-    try:
-        notes = await cluster.notes(namespace, live["metadata"]["uid"], reason, since)
-    except ClusterError as error:
-        # Like a log, it only explains a state.
-        logger.debug("no events of %s: %s", live["metadata"]["name"], error)
-        return ""
-    return notes[-1] if notes else ""
 
 
 def _by_name(objects: list[Json]) -> Mapping[str, Object]:
