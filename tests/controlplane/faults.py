@@ -17,6 +17,7 @@ from aiohttp import web
 
 # Headers of one connection, which a proxy does not forward.
 _HOP = {"connection", "content-length", "content-encoding", "host", "transfer-encoding"}
+_WATCH_ANSWERS = {"outdated": 410, "unavailable": 503}
 
 
 class Faults:
@@ -24,6 +25,7 @@ class Faults:
 
     - `unauthorized`: every request gets 401
     - `outdated`: the answer to every watch is 410
+    - `unavailable`: the answer to every watch is 503
     - `error-500`, `error-429`: every watch gets an event of type ERROR with this code
     """
 
@@ -102,7 +104,8 @@ class Faults:
         if self.fault == "unauthorized":
             return _status(401)
         if watch and self.fault is not None:
-            return _status(410) if self.fault == "outdated" else await self._error(request)
+            code = _WATCH_ANSWERS.get(self.fault)
+            return _status(code) if code else await self._error(request)
         if not watch:
             return await self._forward(session, request)
         task = asyncio.ensure_future(self._forward(session, request))

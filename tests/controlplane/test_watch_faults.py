@@ -22,7 +22,7 @@ SETTINGS = {
     # Longer than a fault, because the injected 401 concerns its renewal too.
     "SPECDEC_LEASE_SECONDS": "300",
 }
-FAULTS = ("unauthorized", "error-500", "error-429", "outdated")
+FAULTS = ("unauthorized", "error-500", "error-429", "outdated", "unavailable")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,11 @@ def lease(plane: ControlPlane) -> Object:
 def test_operator_survives_a_fault_of_its_watches(
     fault: str, plane: ControlPlane, faults: Faults, operator: Operator
 ) -> None:
-    """With kopf's own process, each of these faults ended the operator."""
+    """With kopf's own process, each of these faults ended the operator.
+
+    kopf repeats a watch with the answer 503 for 54 s before it ends. The other faults end it at
+    once.
+    """
     with Lab(plane, operator) as lab:
         lab.apply(resource("before"))
         lab.wait("before", "Accepted")
