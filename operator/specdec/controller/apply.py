@@ -8,6 +8,7 @@ objects that it has observed.
 import secrets
 from dataclasses import dataclass
 
+from specdec.api import names
 from specdec.api.conditions import OPTIONAL
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.cluster import Cluster, Conflict, Missing, Rejected
@@ -26,6 +27,7 @@ from specdec.controller.refusals import (
     require_ownership,
 )
 from specdec.controller.spec_replacement import apply_or_replace_spec
+from specdec.desired import measurement
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Object, Observed, Ref
 
@@ -60,6 +62,10 @@ async def apply_decision(
     refusals: list[RefusedError] = []
     replaced_pods: list[str] = []
     for intent in decision.apply:
+        if replaced_pods and _measures(intent):
+            # The decision saw the service before its pods were replaced. The Job would measure
+            # the old pods, or old and new ones; it starts once the new ones are available.
+            continue
         try:
             if await _apply_or_refuse(cluster, model, observed, intent):
                 replaced_pods.append(f"{intent['kind']} {intent['metadata']['name']}")
@@ -72,6 +78,12 @@ async def apply_decision(
         await delete_child(cluster, model, observed, ref)
     await adopt_orphans(cluster, model, observed, decision)
     return Applied(tuple(refusals), tuple(replaced_pods))
+
+
+def _measures(intent: Object) -> bool:
+    """Whether an object is a Job that measures the service."""
+    component = intent["metadata"].get("labels", {}).get(names.COMPONENT)
+    return intent["kind"] == "Job" and component in (measurement.VERIFY, measurement.BENCHMARK)
 
 
 async def _rescale(

@@ -33,6 +33,18 @@ async def test_changed_pod_template_is_reported_before_any_new_pod_starts() -> N
     assert cluster.objects["SpeculativeModel", "pair"]["status"]["phase"] == "Starting"
 
 
+@pytest.mark.parametrize("component", ["verify", "benchmark"])
+@pytest.mark.parametrize(("memory", "starts"), [("20Mi", False), ("2Gi", True)])
+async def test_nothing_is_measured_before_changed_pods_are_available(
+    memory: str, starts: bool, component: str
+) -> None:
+    """The decision saw the old pods, which were available."""
+    cluster = FakeCluster(resource(), server("2Gi"))
+    job = child("Job", "pair-measures", component)
+    await Reconciler(cluster, IMAGES, Decided(apply=(server(memory), job))).reconcile(KEY)
+    assert (("Job", "pair-measures") in cluster.objects) == starts
+
+
 @pytest.mark.parametrize(
     "live",
     [server("2Gi", replicas=2), {**server("2Gi"), "metadata": child()["metadata"]}],
