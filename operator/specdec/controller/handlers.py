@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import kopf
@@ -25,7 +25,8 @@ from specdec.controller.runtime import Runtime
 
 CHILDREN = tuple(triple(version, PLURALS[version, kind]) for version, kind in WATCHED)
 LOG_FORMATS = tuple(str(item.name).lower() for item in kopf.LogFormat)
-# How long a stopping operator waits for the end of the watches, which write nothing.
+# How long kopf's tasks may take to end, after a fault and at the end of the process. They write
+# nothing, so those that take longer are given up.
 STOP_SECONDS = 5.0
 
 
@@ -99,11 +100,16 @@ class _Life:
     def run(self) -> None:
         """Run kopf in this thread until it ends."""
         error: BaseException | None = None
+        # Not `asyncio.run`, which would wait without limit for tasks that do not end.
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)  # of tasks that are given up
         try:
-            asyncio.run(self._operate())
+            loop.run_until_complete(self._operate())
         except BaseException as failure:  # noqa: BLE001 - the main thread raises it
             error = failure
         _hand_over(self._main, self.ended.set_result, error)
+        loop.run_until_complete(_end(asyncio.all_tasks(loop)))
+        loop.close()
 
     def stop(self) -> None:
         """End kopf, from the main thread."""
@@ -119,13 +125,30 @@ class _Life:
             self._task = asyncio.current_task()
         settings = kopf.OperatorSettings()
         configure(settings, namespaced=bool(self._namespaces))
-        await kopf.operator(
+        tasks = await kopf.spawn_tasks(
             settings=settings,
             memo=kopf.Memo(runtime=self._runtime, main=self._main),
             standalone=True,
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
         )
+        # Not `kopf.operator`: after the first task has failed, it waits for the others without
+        # limit, and some can wait for credentials that no task provides any more.
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _end(tasks)
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait for them for at most `STOP_SECONDS`."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=STOP_SECONDS)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:

@@ -1,6 +1,7 @@
 """The watches start again whenever a fault ends them, and everything else goes on."""
 
 import asyncio
+import contextlib
 import json
 import random
 import threading
@@ -8,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import kopf
 import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
+from cluster.processes import DEADLINE_SECONDS
 from specdec.controller import handlers
 from specdec.controller.queue import Backoff
 from specdec.controller.runtime import Runtime
@@ -179,3 +182,30 @@ async def test_a_fault_of_the_api_server_ends_kopf_and_a_new_run_lists_all(
     assert task.cancelled()
     assert threads == {threading.get_ident()}
     assert server.tokens >= {"Bearer old", "Bearer new"}
+
+
+async def test_a_task_of_kopf_that_does_not_end_keeps_no_new_run_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the first failed watch, others could wait forever for credentials of a new login."""
+    released = threading.Event()
+
+    async def fail() -> None:
+        raise RuntimeError("code 410")
+
+    async def wait_for_credentials() -> None:
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    async def spawn(**_: Any) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(work()) for work in (wait_for_credentials, fail)]
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn)
+    monkeypatch.setattr(handlers, "STOP_SECONDS", 0.05)
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with pytest.raises(RuntimeError, match="code 410"):
+                await handlers.watch(Runtime(Settings()), ())
+    finally:
+        released.set()
