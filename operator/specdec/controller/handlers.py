@@ -100,15 +100,16 @@ class _Life:
     def run(self) -> None:
         """Run kopf in this thread until it ends."""
         error: BaseException | None = None
-        # Not `asyncio.run`, which would wait without limit for tasks that do not end.
+        # Not `asyncio.run`, which would report the end only after all tasks have ended.
         loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda *_: None)  # of tasks that are given up
         try:
             loop.run_until_complete(self._operate())
         except BaseException as failure:  # noqa: BLE001 - the main thread raises it
             error = failure
         _hand_over(self._main, self.ended.set_result, error)
-        loop.run_until_complete(_end(asyncio.all_tasks(loop)))
+        # Python would log errors of tasks that are dropped before their end. So this thread waits
+        # for those that are given up, without limit; it does not keep the process from exiting.
+        loop.run_until_complete(_end(asyncio.all_tasks(loop), None))
         loop.close()
 
     def stop(self) -> None:
@@ -137,18 +138,18 @@ class _Life:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _end(tasks)
+            await _end(tasks, STOP_SECONDS)
         for task in tasks:
             if task.done() and not task.cancelled():
                 task.result()
 
 
-async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and wait for them for at most `STOP_SECONDS`."""
+async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> None:
+    """Cancel tasks, and wait until they have ended, or for at most this time."""
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        await asyncio.wait(tasks, timeout=seconds)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, call: Any, *arguments: Any) -> None:
