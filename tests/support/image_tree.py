@@ -281,3 +281,12 @@ def _definitions(parser: str, table_: dict[str, Any]) -> Iterator[str]:
 def _file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def distribution(folder: Path, name: str, version: str) -> None:
+    """Write an installed package, which has nothing but its version."""
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(f"__version__ = {version!r}\n")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from specdec.triton.llm_api import LlmApiPlan, files
+from support.image_tree import distribution
 from support.triton_server import Server, ServerError
 
 PROGRAM = """\
@@ -27,14 +28,6 @@ class TritonPythonModel:
         rank = subprocess.check_output([PYTHON, "-c", RANK], text=True).strip()
         raise pb_utils.TritonModelException(f"openai {openai.__version__}, rank {rank}")
 """
-
-
-def distribution(folder: Path, name: str, version: str) -> None:
-    info = folder / f"{name}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (folder / name).mkdir()
-    (folder / name / "__init__.py").write_text(f"__version__ = {version!r}\n")
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,10 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
     namespace, name = model.metadata.namespace, model.metadata.name
     own, sharing = f"{names.MODEL}={name}", names.sharer(name)
     (
-        (claim, *deployments),
+        (claim, deployments),
         (own_jobs, shared_jobs, own_maps, shared_maps, services, slices, prunes),
     ) = await asyncio.gather(
-        asyncio.gather(
-            cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
-            # All servers, because one may be left from an earlier spec.
-            *(
-                cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
-                for role in names.SERVERS
-            ),
-        ),
+        _get_claim_and_servers(cluster, model),
         asyncio.gather(
             cluster.list("batch/v1", "Job", namespace, own),
             cluster.list("batch/v1", "Job", namespace, sharing),
@@ -82,11 +75,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         jobs=_by_name([*own_jobs, *shared_jobs]),
         pods=tuple(pods),
         config_maps=_by_name([*own_maps, *shared_maps]),
-        deployments={
-            role: live
-            for role, live in zip(names.SERVERS, deployments, strict=True)
-            if live and belongs_to(live, model)
-        },
+        deployments=deployments,
         services=_by_name(services),
         endpoints={item["metadata"]["name"]: _ready_count(item, slices) for item in services},
         logs=logs,
@@ -102,6 +91,25 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         neighbours=await _get_neighbours(cluster, model),
         pruning=next((p["metadata"]["name"] for p in prunes if _deletes(p)), ""),
     )
+
+
+async def _get_claim_and_servers(
+    cluster: Cluster, model: SpeculativeModel
+) -> tuple[Object | None, dict[str, Object]]:
+    """The claim, and the resource's servers by role; one may be left from an earlier spec."""
+    namespace = model.metadata.namespace
+    claim, *deployments = await asyncio.gather(
+        cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
+        *(
+            cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
+            for role in names.SERVERS
+        ),
+    )
+    return claim, {
+        role: live
+        for role, live in zip(names.SERVERS, deployments, strict=True)
+        if live and belongs_to(live, model)
+    }
 
 
 def belongs_to(live: Object, model: SpeculativeModel) -> bool:

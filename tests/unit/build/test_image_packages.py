@@ -10,6 +10,8 @@ from pathlib import Path
 import image_packages
 import pytest
 
+from support.image_tree import distribution
+
 SHOWN = """\
 import json, subprocess, sys
 import image_packages
@@ -22,14 +24,6 @@ child = subprocess.run(
 print(json.dumps([line, openai.__version__, child.stdout.strip()]))
 """
 OLD, NEW = "1.107.3", "1.109.1"
-
-
-def distribution(folder: Path, name: str, version: str) -> None:
-    info = folder / f"{name}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (folder / name).mkdir()
-    (folder / name / "__init__.py").write_text(f"__version__ = {version!r}\n")
 
 
 @pytest.mark.parametrize(
