@@ -2,8 +2,8 @@
 
 `make campaign NAME=hostile` starts each program with the command and the memory limit of its
 container, and sends 10 000 clients of `campaigns/hostile_clients.py` to it over loopback.
-Meanwhile a good client sends one request after the other. Like the package `openai`, it repeats a
-request that gets status 429 or 503. Each gets its answer, and the program is never killed. A
+During this, a good client sends one request after the other. Like the package `openai`, it repeats
+a request that gets status 429 or 503. Each gets its answer, and the program is never killed. A
 script takes the place of the server behind the program.
 """
 
@@ -110,7 +110,7 @@ def program(name: str, upstream: int) -> Iterator[Program]:
 
 
 async def attacked(running: Program, count: int, seed: int) -> Outcome:
-    """Send hostile clients from another process, and meanwhile good requests from this one.
+    """Send hostile clients from another process, and good requests from this one.
 
     Args:
         running: the program.

@@ -191,7 +191,7 @@ class Calls:
             while not ended:
                 response = self._response(await self._stream.read())
                 yield response
-                ended = is_last(response)
+                ended = is_final(response)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise await self._failure() from error
         self._pending = False
@@ -233,7 +233,7 @@ def decoded(response: Any) -> Tensors:
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 
 
-def is_last(response: Any) -> bool:
+def is_final(response: Any) -> bool:
     """Whether a response is the last one of its request."""
     return bool(response.parameters["triton_final_response"].bool_param)
 

@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
-from specdec.client.grpc_calls import UNREACHABLE, channel, decoded, infer_request, is_last
+from specdec.client.grpc_calls import UNREACHABLE, channel, decoded, infer_request, is_final
 
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -113,7 +113,7 @@ class Grpc:
         ended = False
         try:
             for reply in call:
-                ended = bool(reply.error_message) or is_last(reply.infer_response)
+                ended = bool(reply.error_message) or is_final(reply.infer_response)
                 if reply.error_message:
                     raise self._refused(reply.error_message)
                 yield decoded(reply.infer_response)

@@ -15,6 +15,7 @@ from typing import Any
 from tritonclient.grpc import service_pb2
 
 from specdec.client.answer import Counts
+from specdec.client.grpc_calls import is_final
 from specdec.openai.assembly import Piece
 
 TEXT, TOKENS, PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
@@ -23,7 +24,6 @@ LOG_PROBS, HISTOGRAM = "output_log_probs", "acceptance_histogram"
 # Only the LLM API's model has this output. Before the end of an answer, its value is not in
 # `_REASONS`.
 REASON, _REASONS = "finish_reason", ("stop", "length")
-_FINAL = "triton_final_response"
 parse = service_pb2.ModelStreamInferResponse.FromString
 _NUMBER = struct.Struct("<i").unpack_from
 # Tags of protobuf: the response is field 2 of the message, and the bytes of an output are field 6
@@ -101,11 +101,6 @@ def last_piece(response: Any) -> Piece | None:
     if not response.outputs:
         return None
     return Outputs(_names(response)).piece(response.raw_output_contents)
-
-
-def is_final(response: Any) -> bool:
-    """Whether a response is the last of its stream."""
-    return bool(response.parameters[_FINAL].bool_param)
 
 
 def _names(response: Any) -> list[str]:

@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
-from specdec.client.grpc_calls import Server, Tensors, infer_request
+from specdec.client.grpc_calls import Server, Tensors, infer_request, is_final
 from specdec.client.model_names import ENSEMBLE, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.openai.assembly import Piece
@@ -35,7 +35,6 @@ from specdec.openai.piece_layout import (
     TEXT,
     TOKENS,
     PieceLayout,
-    is_final,
     last_piece,
     parse,
 )

@@ -1,4 +1,4 @@
-"""Chats that wait for the chat template, and clients that leave meanwhile."""
+"""Chats that wait for the chat template, and clients that leave while they wait."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def test_suspended_resource_repairs_nothing(world: World) -> None:
 
 
 def test_repair_is_not_reported_as_a_previous_revision_that_serves() -> None:
-    """The pods that serve meanwhile have the desired revision."""
+    """The pods that serve during the rebuild have the desired revision."""
     world = World(resource())
     world.settle()
     assert world.deployment is not None
