@@ -13,8 +13,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/specdec/__ini
 BUILDER ?= docker
 CLUSTER ?= node
 NAME ?= demo
-# Node, control planes and servers are waited for most of the time: five processes share two processors.
-LANES := -n 5 --dist loadgroup --durations=25 --durations-min=5
+# One process each for the real node, the API servers, the chart and Triton; unit tests fill the gaps.
+PROCESSES := -n 4 --dist loadscope --durations=25 --durations-min=5
 # Three processes, because some tests wait; few random examples, no programs that run for long.
 QUICK := -n 3 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
@@ -49,10 +49,10 @@ lint: setup ## check formatting, rules, types and layers; changes nothing
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
 test: setup ## run every test layer, side by side; e2e only as root on Linux
-	$(BIN)/python -m pytest $(LANES) --skip-unchanged
+	$(BIN)/python -m pytest $(PROCESSES) -m 'not nightly'
 
-nightly: setup ## run every test layer, with the tests that "make test" skips as unchanged
-	$(BIN)/python -m pytest $(LANES)
+nightly: setup ## run all tests, also campaigns, floods and tests of the test cluster
+	$(BIN)/python -m pytest $(PROCESSES)
 
 unit: setup ## run only the quick tests, within a minute
 	$(BIN)/python -m pytest $(QUICK) tests/unit tests/golden tests/cluster

@@ -7,10 +7,11 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from typing_extensions import override
+from xdist.scheduler import LoadScopeScheduling
 
 from cluster.progress import report
-from support import bls, effort, unchanged
-from support.lanes import Lanes
+from support import bls, effort
 
 effort.register()
 # Go programs collect garbage less often. API servers then need a tenth less processor time, and
@@ -19,14 +20,8 @@ os.environ.setdefault("GOGC", "300")
 # NumPy's threads wait in a loop when they start: an import takes twice the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "leave out tests of what has not changed since they passed"
-    parser.addoption(unchanged.OPTION, action="store_true", help=text)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(unchanged.Unchanged(config))
+# The files of each of these folders share a control plane, a node or servers.
+SHARING = ("chart", "cluster", "controlplane", "e2e", "triton")
 
 
 def pytest_sessionstart() -> None:
@@ -38,9 +33,19 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
-    """With `--dist loadgroup`, use one process for each control plane, node or set of servers."""
-    return Lanes(config, log) if config.option.dist == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "Folders | None":
+    """With `--dist loadscope`, run each folder of SHARING in one process, and each other file."""
+    return Folders(config, log) if config.option.dist == "loadscope" else None
+
+
+class Folders(LoadScopeScheduling):  # type: ignore[misc]  # its package has no types
+    """Distributes folders that share started programs, so that one process starts them once."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.split("/")[1]  # of tests/
+        return folder if folder in SHARING else file
 
 
 @pytest.hookimpl(wrapper=True)

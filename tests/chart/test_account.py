@@ -21,7 +21,7 @@ from controlplane.audit import UNOWNED, granted
 from controlplane.commanding import account, may, specdec
 from controlplane.operating import Lab, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("product")]
+pytestmark = pytest.mark.controlplane
 
 
 @pytest.fixture(scope="module")

@@ -28,22 +28,15 @@ from cluster.state import Options, State, User
 class Cluster:
     """A context manager that starts a cluster on enter and takes it down on exit.
 
-    With keep, the cluster stays up, and a running cluster with the same options is reused. If the
-    cluster has an owner, the next start of any cluster takes it down after the owner has ended.
+    With keep, the cluster stays up, and a running cluster with the same options is reused. Without
+    keep, the next start of any cluster takes it down if this process was killed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        options: Options,
-        *,
-        keep: bool = False,
-        owner: processes.Process | None = None,
-    ) -> None:
+    def __init__(self, name: str, options: Options, *, keep: bool = False) -> None:
         self.name = name
         self.options = options
         self.keep = keep
-        self._owner = owner or (None if keep else processes.this())
+        self._owner = None if keep else processes.this()
         self._state: State | None = None
 
     def __enter__(self) -> Self:
@@ -163,15 +156,8 @@ class ControlPlane(Cluster):
 class Node(Cluster):
     """A control plane with one real node; it needs root on Linux."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        keep: bool = False,
-        owner: processes.Process | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(name, Options(kind="node", **options), keep=keep, owner=owner)
+    def __init__(self, name: str, *, keep: bool = False, **options: Any) -> None:
+        super().__init__(name, Options(kind="node", **options), keep=keep)
 
     def load(self, target: str, tag: str | None = None, file: str = "Dockerfile") -> str:
         """Build the Dockerfile's target if needed, load it, and return the name that pods use.

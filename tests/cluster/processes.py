@@ -132,20 +132,15 @@ def _signal(process: Process, number: signal.Signals) -> bool:
 
 
 def this() -> Process:
-    """Return the calling process."""
-    return owner(os.getpid())
-
-
-def owner(pid: int) -> Process:
-    """Return the process with this pid, as a possible owner of clusters.
+    """Return the calling process, as the owner of a cluster.
 
     Raises:
-        ClusterError: no process has this pid.
+        ClusterError: this machine has no /proc.
     """
-    started = _start_time(pid)
+    started = _start_time(os.getpid())
     if started is None:
-        raise ClusterError(f"/proc shows no process {pid}; the tool needs Linux with /proc.")
-    return Process("owner", pid, started)
+        raise ClusterError("/proc does not show this process; the tool needs Linux with /proc.")
+    return Process("owner", os.getpid(), started)
 
 
 def strays(state: Path) -> Iterator[Process]:

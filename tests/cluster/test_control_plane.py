@@ -16,7 +16,7 @@ from cluster.errors import ClusterError
 pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.slow,
-    pytest.mark.when_changed("cluster"),
+    pytest.mark.nightly,
 ]
 
 

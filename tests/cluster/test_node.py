@@ -21,7 +21,7 @@ from cluster.processes import TIMEOUT
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.when_changed("cluster"),
+    pytest.mark.nightly,
     pytest.mark.skipif(
         platform.system() != "Linux" or os.geteuid() != 0, reason="a node needs Linux and root"
     ),

@@ -23,7 +23,7 @@ from specdec.dry_run.admission import admit
 from support import crd_cases
 from support.crd_cases import Case, good_resource
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("definition")]
+pytestmark = pytest.mark.controlplane
 
 ROOT = Path(__file__).parents[2]
 GOOD = crd_cases.good()

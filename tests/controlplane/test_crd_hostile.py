@@ -11,7 +11,7 @@ from cluster import ControlPlane
 from controlplane.specm import Object, RefusedError, Resources
 from support.crd_cases import good_resource
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("definition")]
+pytestmark = pytest.mark.controlplane
 
 SOURCE = "spec.target.source"
 HARMFUL = {

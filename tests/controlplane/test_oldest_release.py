@@ -14,7 +14,7 @@ from support.crd_cases import good
 from support.documents import definition
 from support.quickstarts import ROOT
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.when_changed("definition")]
+pytestmark = pytest.mark.controlplane
 
 # The charts also permit 1.30, which the API server of these tests cannot emulate.
 OLDEST = "1.31"

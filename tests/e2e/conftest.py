@@ -14,7 +14,6 @@ from cluster.progress import report
 from demo.kubectl import Kubectl
 from demo.machine import IMAGES
 from e2e.checkpoints import Copies, copying
-from e2e.early import EarlyResources
 from e2e.node import up
 from e2e.record import Record, recording
 from e2e.released import Release, line, release
@@ -90,17 +89,6 @@ def record(world: World) -> Iterator[Record]:
 def gpus(world: World) -> None:
     """Let the node offer simulated GPUs; it offers none before the first test that needs them."""
     world.node.offer_gpus(8)
-
-
-@pytest.fixture(scope="package")
-def early(world: World, request: pytest.FixtureRequest) -> EarlyResources:
-    """Return the resources of the tests that have not begun."""
-    return EarlyResources(world, request.session.items)
-
-
-@pytest.fixture(autouse=True)
-def _apply_next(record: Record, early: EarlyResources, request: pytest.FixtureRequest) -> None:
-    early.apply_next(request.node)
 
 
 @pytest.fixture(autouse=True)

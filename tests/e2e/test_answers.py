@@ -117,7 +117,6 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
         assert condition["message"], f"{condition['type']} has no message"
 
 
-@pytest.mark.early(*OTHERS)
 def test_other_methods_answer_like_draft_target(world: World, served: str) -> None:
     for name in [world.apply(body) for body in OTHERS]:
         world.ready(name)

@@ -26,7 +26,7 @@ CRAWLING = {
     "drain": {"timeoutSeconds": 0},
     "resources": {"requests": {"cpu": "10m"}, "limits": {"cpu": "10m"}},
 }
-# Lasting faults that appear slowly: the first test starts after all resources are applied.
+# Lasting faults that appear slowly: all of them are applied before the first test.
 LASTING = {
     body["metadata"]["name"]: body
     for body in (
@@ -38,7 +38,6 @@ LASTING = {
         model("imageless", runtime={"image": IMAGE}),
     )
 }
-pytestmark = pytest.mark.early(*LASTING.values())
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,5 @@
 """Changes of a served resource: what the operator builds, and which revision serves."""
 
-import pytest
-
 from e2e.world import SHARED, World, length_limit, model
 
 
@@ -16,7 +14,6 @@ GROWN = model("grown")
 DELETED = model("deleted", **length_limit(238))
 
 
-@pytest.mark.early(*EQUAL)
 def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     for body in EQUAL:
         world.apply(body)
@@ -36,7 +33,6 @@ def test_equal_inputs_on_one_claim_share_one_build(world: World) -> None:
     assert world.text("two", "def f(", max_tokens=4)
 
 
-@pytest.mark.early(GROWN)
 def test_new_limits_build_while_the_old_pods_serve(world: World) -> None:
     name = world.apply(GROWN)
     first = world.ready(name)
@@ -76,7 +72,6 @@ def test_scale_subresource_sets_the_replicas(world: World, served: str) -> None:
     assert len(world.pods(name)) == 2
 
 
-@pytest.mark.early(DELETED)
 def test_delete_removes_every_child_and_leaves_the_claim(world: World) -> None:
     name = world.apply(DELETED)
     world.ready(name)

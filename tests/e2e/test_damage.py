@@ -17,7 +17,6 @@ _STARVED = "boost::interprocess::lock_exception"
 # Each service has a volume of its own, so that a test can damage both at the same time.
 NAMES = ("damage-a", "damage-b")
 BODIES = [model(name, claim=None) for name in NAMES]
-pytestmark = pytest.mark.early(*BODIES)
 
 
 class Served:

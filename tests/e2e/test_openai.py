@@ -21,7 +21,7 @@ from cluster.processes import DEADLINE_SECONDS
 from controlplane import definitions, picker
 from demo.story import SAMPLES
 from e2e.polling import listens
-from e2e.world import World, answers, merged
+from e2e.world import NAMESPACE, World, answers, merged
 from specdec.client import Client, Request
 
 GATEWAYS = SAMPLES.parent / "gateways"
@@ -43,9 +43,6 @@ def sample(**spec: Any) -> Object:
     return body
 
 
-pytestmark = pytest.mark.early(sample())
-
-
 @pytest.fixture(scope="module")
 def service(world: World) -> Iterator[str]:
     """Apply the sample for all tests of this file, and yield its name."""
@@ -58,7 +55,7 @@ def client(world: World, service: str) -> Iterator[openai.OpenAI]:
     """Wait until the sample is served, and yield a client of its Service."""
     ready = world.ready(service)
     (target,) = ready["status"]["endpoints"]
-    assert target["openAI"] == f"http://{NAME}.{world.namespace}.svc:{PORT}/v1"
+    assert target["openAI"] == f"http://{NAME}.{NAMESPACE}.svc:{PORT}/v1"
     host = world.address(NAME).partition(":")[0]
     url = f"{host}:{PORT}"
     world.wait(lambda: listens(url), lambda: f"{url} takes no connection")
@@ -140,7 +137,7 @@ def test_picker_leads_requests_away_from_the_pod_that_decodes_long_streams(
     config = GATEWAYS / "endpoint-picker.yaml"
     with definitions.installed(world.node, picker.pool_definitions()):
         world.kubectl("apply", "-f", "-", given=json.dumps(pool))
-        log, place = tmp_path / "log", world.namespace
+        log, place = tmp_path / "log", NAMESPACE
         with picker.running(world.node, service, config, log, place) as running:
             # Each pod is busy once, so a fixed preference of the picker cannot pass both checks.
             for busy, idle in ((first, second), (second, first)):

@@ -1,7 +1,13 @@
 """Rollouts under load: no request fails, and a broken revision receives no requests."""
 
+import pytest
+
+from campaigns import scale
 from e2e.traffic import asking
 from e2e.world import World
+from specdec.api import names
+
+CHANGES = 9
 
 
 def test_new_draft_length_builds_nothing_and_loses_no_request(world: World, served: str) -> None:
@@ -36,3 +42,20 @@ def test_broken_revision_is_reported_while_the_old_one_serves(world: World, serv
         world.ready(name)
     assert seen.failures == []
     assert [pod["metadata"]["uid"] for pod in world.pods(name)] == [old["metadata"]["uid"]]
+
+
+@pytest.mark.nightly
+def test_scale_changes_under_load_are_followed_and_lose_no_request(
+    world: World, served: str
+) -> None:
+    before = world.get(served)["metadata"]["generation"]
+    with asking(world, served) as seen:
+        last = scale.burst(world, served, 1, CHANGES)
+        scale.settled(world, served, last)
+        seen.more(world)
+    assert last == 2
+    assert seen.failures == []
+    assert world.get(served)["metadata"]["generation"] == before + CHANGES
+    writers = scale.spec_writers(world, served)
+    assert any(writer.startswith("kubectl") for writer in writers)
+    assert names.MANAGER not in writers

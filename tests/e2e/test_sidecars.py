@@ -1,7 +1,5 @@
 """A resource's sidecar runs beside the server, under the same security rules."""
 
-import pytest
-
 from demo.machine import IMAGES
 from e2e.world import World, model
 
@@ -20,7 +18,6 @@ SIDECAR = {
 BESIDE = model("beside", serving={"sidecars": [SIDECAR]})
 
 
-@pytest.mark.early(BESIDE)
 def test_sidecar_runs_beside_the_server_until_it_is_removed(world: World) -> None:
     name = world.apply(BESIDE)
     world.ready(name)

@@ -9,8 +9,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from cluster import binaries
 from cluster.processes import DEADLINE_SECONDS
 from e2e.checkpoints import Copies, deepen
@@ -40,7 +38,6 @@ OTHER = model(
 )
 
 
-@pytest.mark.early(PROVED)
 def test_verification_reports_slow_and_missing_drafts(
     world: World, copies: Copies, gpus: None
 ) -> None:
@@ -132,7 +129,6 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.early(OTHER)
 def test_verify_command_passes_equal_and_reports_different_checkpoints(
     world: World, served: str
 ) -> None:

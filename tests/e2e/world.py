@@ -21,6 +21,7 @@ from specdec.client import Client, ClientError, Request
 
 Object = dict[str, Any]
 
+NAMESPACE = "default"
 PAIR = "reference-pair"
 SHARED = "models"
 # Merged into `speculation` of `model`, this removes the fields for a draft model.
@@ -93,16 +94,19 @@ def answers(pod: Object) -> bool:
 
 @dataclass
 class World:
-    """A node with the operator, and the namespace that is the default of `kubeconfig`."""
+    """A node with the operator; its resources are in the namespace `default`."""
 
     node: Node
     kubectl: Kubectl
-    kubeconfig: Path
-    namespace: str = "default"
     made: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._reader = Reader(self.node.kubeconfig, self.namespace)
+        self._reader = Reader(self.node.kubeconfig, NAMESPACE)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.node.kubeconfig
 
     def apply(self, body: Object, *, keep: bool = False) -> str:
         """Apply a resource and return its name; `clean` deletes it, except with `keep`."""

@@ -10,8 +10,6 @@ from cluster.processes import until
 from support.triton_client import RefusedError, ask, ask_once, stream, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 PROMPT = "def read_lines(path):\n"
 

@@ -18,14 +18,13 @@ from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 # Each run sends the same sample of all models; the campaign sends more kinds.
 KINDS = {"streaming": 300, "unary": 150}
 # The crash needs several rejected streams: it came after 8 streams, and after about 10.
 _STREAMS = 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", KINDS)
 def test_malformed_requests_harm_no_other(layout: str) -> None:
     every = battery.chosen(layout, KINDS[layout])

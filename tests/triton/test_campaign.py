@@ -10,7 +10,7 @@ from campaigns import equivalence, serving
 from campaigns.traffic import CLIENTS, Baseline
 from support.bench_report import Report
 
-pytestmark = pytest.mark.when_changed("servers")
+pytestmark = pytest.mark.nightly
 
 SECONDS = 5.0
 CASES = 150

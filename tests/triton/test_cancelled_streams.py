@@ -8,15 +8,11 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from cluster.processes import until
 from specdec.payload.serving import streams
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, stream
 from support.triton_server import Server
-
-pytestmark = pytest.mark.when_changed("servers")
 
 _CLIENTS = 8
 _BLOCKED_SECONDS = 15.0

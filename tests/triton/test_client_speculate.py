@@ -16,8 +16,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import ask, text, tokens
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 NEW_TOKENS = 32
 STOP = "\n\n"
 ALONE: dict[str, Any] = {"draft": None, "draft_tokens": 0}

@@ -16,8 +16,6 @@ from support.triton_server import Server
 from triton import raw
 from triton.raw import Call, Reply, header
 
-pytestmark = pytest.mark.when_changed("servers")
-
 # Over gRPC, Triton adds this prefix to the name of the required header.
 _OVER_GRPC = "triton-grpc-protocol-"
 _PATHS = (

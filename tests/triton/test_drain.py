@@ -19,8 +19,6 @@ from support.programs import local
 from support.triton_client import Arrays, ask, stream, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 CLIENTS = 6

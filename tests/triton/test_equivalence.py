@@ -14,8 +14,6 @@ from support.shipped_pair import MAX_DRAFT_TOKENS, PAIR
 from support.triton_client import ask, ask_once, text, tokens
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import programs
@@ -21,8 +19,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
 from support.triton_client import RefusedError, ask, stream, text
 from support.triton_server import Server
-
-pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"

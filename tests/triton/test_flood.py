@@ -17,7 +17,7 @@ from support.triton_client import ask, text
 from support.triton_server import Server
 from triton.flood import ANSWERED, encoded, flood
 
-pytestmark = pytest.mark.when_changed("servers")
+pytestmark = pytest.mark.nightly
 
 BLS = "tensorrt_llm_bls"
 # Triton's message, which errors of an ensemble contain too.

@@ -12,8 +12,6 @@ from bench.baseline.clients import prompt
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 CLIENTS = 8
 FAILING_PENALTY = 0.5
 ENGINES = ("tensorrt_llm", "tensorrt_llm_draft")

@@ -16,8 +16,6 @@ from support.shipped_pair import PAIR
 from support.triton_client import RefusedError, Stream, ask, stream
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 SLOTS = 2
 # More than the BLS holds: two requests on its threads, eight in its queue, and a batch of sixteen

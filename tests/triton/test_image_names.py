@@ -13,8 +13,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 PROMPT = "def read_lines(path):\n"
 # The text has many `#`: without a minimum length, the answer ends early, at the first `#`.
 HASH = 3

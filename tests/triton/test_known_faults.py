@@ -14,8 +14,6 @@ from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import raw
 
-pytestmark = pytest.mark.when_changed("servers")
-
 _FIXED = (
     "this tritonserver survives {}: its fault is fixed. Take it out of this test, and correct "
     "`triton` and `advisories` in support.yaml and its paragraph in docs/operations.md"

@@ -20,8 +20,6 @@ from support.server_memory import memory_of
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 MEGABYTE = 1_000_000

@@ -17,8 +17,6 @@ from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 from support.triton_client import ask, text
 from support.triton_server import Server, ServerError
 
-pytestmark = pytest.mark.when_changed("servers")
-
 
 @pytest.mark.parametrize(
     "path",

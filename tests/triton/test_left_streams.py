@@ -19,7 +19,7 @@ from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
+pytestmark = pytest.mark.nightly
 
 _CLIENTS, _REQUESTS = 8, 12
 # A whole answer takes the engine at least as many steps of a round.

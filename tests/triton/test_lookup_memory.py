@@ -18,8 +18,6 @@ from specdec.client.errors import ClientError
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 NEW_TOKENS = 48
 PROMPTS = 12
 # The least number of prompts whose answers are timed, and the tokens of such an answer.

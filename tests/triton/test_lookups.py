@@ -19,8 +19,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.shipped_pair import MAX_DRAFT_TOKENS
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 NEW_TOKENS = 64
 CLIENTS = 16
 

@@ -8,8 +8,6 @@ import pytest
 from support.triton_client import Arrays, RefusedError, ask_once
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 
 def texts(server: Server, tokens: object, lengths: object) -> Arrays:
     """Return the answer of `postprocessing` to these tokens and lengths."""

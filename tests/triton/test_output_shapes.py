@@ -19,8 +19,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import Arrays, ask, ask_once
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 PROMPT = "def read_lines(path):\n"
 NEW = 6
 BLS = "tensorrt_llm_bls"

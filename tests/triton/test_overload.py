@@ -6,15 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import tritonclient.grpc as grpc
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import request_inputs
 from support.triton_server import Server
-
-pytestmark = pytest.mark.when_changed("servers")
 
 BLS = "tensorrt_llm_bls"
 

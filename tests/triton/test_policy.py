@@ -16,8 +16,6 @@ from support.shipped_pair import build
 from support.triton_client import ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 MOST = 6
 CLIENTS = 8

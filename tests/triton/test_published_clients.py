@@ -12,8 +12,6 @@ from support.published_clients.token_level import token_level
 from support.triton_client import ask, ask_once, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 BLS = "tensorrt_llm_bls"
 PROMPT = "def read_lines(path):\n"
 PROMPTS = [PROMPT, "import os\n\n", "class Node:\n"]

@@ -44,8 +44,6 @@ from triton.probed_pod import (
     simulated,
 )
 
-pytestmark = pytest.mark.when_changed("servers")
-
 
 @pytest.fixture
 def prespawned(

@@ -12,8 +12,6 @@ from specdec.triton import contract
 from support.triton_client import Arrays, RefusedError, ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 VERSION = "1.2.1"
 PROMPT = "def read_lines(path):\n"
 HASH = 3

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from campaigns.traffic import Baseline, Client, Tally
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
@@ -20,8 +18,6 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
 from support.triton_server import Server
 from triton.service import Service
-
-pytestmark = pytest.mark.when_changed("servers")
 
 CLIENTS = 6
 # In a process, all gRPC clients of an address share one connection. While they send requests, the

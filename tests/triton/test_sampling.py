@@ -10,8 +10,6 @@ from campaigns import exchange, sampling, serving_tables
 from campaigns.sampling import CASES, Case
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 DRAWS = 3000
 
 

@@ -23,8 +23,6 @@ from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR
 from support.triton_client import RefusedError, ask, text, tokens
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -8,8 +8,6 @@ import tritonclient.grpc as grpc
 from support.triton_client import ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 MODELS = (
     "ensemble",
     "postprocessing",

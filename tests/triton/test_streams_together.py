@@ -12,8 +12,6 @@ from bench.baseline import cycle, load
 from support.triton_client import ask, text
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 CLIENTS = 32
 REQUESTS = 10
 

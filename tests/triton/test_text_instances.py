@@ -10,14 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from cluster.processes import DEADLINE_SECONDS
 from specdec.client import Client, Request
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
-
-pytestmark = pytest.mark.when_changed("servers")
 
 PROMPTS = [f"def read_{number}(path):" for number in range(16)]
 

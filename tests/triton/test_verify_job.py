@@ -10,8 +10,6 @@ import pytest
 from specdec.jobs.verify import Plan, measured
 from support.triton_server import Server
 
-pytestmark = pytest.mark.when_changed("servers")
-
 PROMPTS = 6
 
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 CLIENTS = 300
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["endpoint", "proxy"])
 def test_hostile_clients_stop_no_answer_and_stay_within_the_memory_limit(name: str) -> None:
     running, outcome = asyncio.run(hostile.run(name, CLIENTS, seed=2))
