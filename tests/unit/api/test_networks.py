@@ -8,13 +8,15 @@ import pytest
 
 from specdec.api.networks import Networks
 
-# All blocks of the registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890), with the
-# changes until 2025. 64:ff9b::/96 and 2002::/16 have IPv4 addresses inside, and ::ffff:0:0/96 too.
+# All blocks of IANA's registries iana-ipv4-special-registry and iana-ipv6-special-registry, in
+# their versions of 2025-10-09. 64:ff9b::/96, 2002::/16 and ::ffff:0:0/96 are below: they have IPv4
+# addresses inside.
 SPECIAL = [
     *("0.0.0.0/8", "0.0.0.0/32", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
     *("172.16.0.0/12", "192.0.0.0/24", "192.0.0.0/29", "192.0.0.8/32", "192.0.0.9/32"),
     *("192.0.0.10/32", "192.0.0.170/32", "192.0.0.171/32", "192.0.2.0/24", "192.31.196.0/24"),
-    *("192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
+    *("192.52.193.0/24", "192.88.99.0/24", "192.88.99.2/32", "192.168.0.0/16"),
+    *("192.175.48.0/24", "198.18.0.0/15"),
     *("198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "255.255.255.255/32"),
     *("::1/128", "::/128", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23"),
     *("2001::/32", "2001:1::1/128", "2001:1::2/128", "2001:1::3/128", "2001:2::/48"),
@@ -38,6 +40,15 @@ def test_special_purpose_block_is_refused(block: str) -> None:
     for offset in {0, 1 % size, size // 2, size - 1}:
         address = str(network.network_address + offset)
         assert Networks().refusal(address), address
+
+
+@pytest.mark.parametrize("prefix", ["::ffff:", "64:ff9b::", "2002:", "::"])
+@pytest.mark.parametrize("block", [b for b in SPECIAL if "." in b])
+def test_ipv6_address_with_such_an_ipv4_address_inside_is_refused(block: str, prefix: str) -> None:
+    address = ip_network(block)[-1]
+    high, low = divmod(int(address), 2**16)
+    text = f"2002:{high:x}:{low:x}::1" if prefix == "2002:" else f"{prefix}{address}"
+    assert Networks().refusal(text), text
 
 
 @pytest.mark.parametrize("address", PUBLIC)
