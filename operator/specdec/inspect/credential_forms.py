@@ -1,8 +1,8 @@
 """The forms of credentials in a text, and their removal.
 
-This is best effort: a secret in another form stays. The prefixes were compared with the rules of
-gitleaks in November 2026. Such rules find only complete keys in source files; these here remove
-cut ones too, and a value to its end.
+This is best effort: a secret in another form stays. The prefixes are those of the rules of
+gitleaks (November 2026), and of further inference services. Its rules find only complete keys in
+source files; these here remove cut ones too, and a value to its end.
 """
 
 import re
@@ -12,19 +12,34 @@ REMOVED = "[removed]"
 
 # The letter of an escape such as \n may stand before a key in a log of JSON.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-# Keys with a fixed beginning: hubs of models, inference, repositories, clouds, chats, payments.
+# Keys with a fixed beginning: models and inference, repositories of code and packages, clouds and
+# secrets, operation and data, chats and payments.
 _PREFIX = r"""
-    hf_ | api_org_ | nvapi- | ngc_ | r8_ | gsk_ | xai- | pplx- | tgp_v1_ | csk- | ntn_ | figd_
+    hf_ | api_org_ | nvapi- | ngc_ | r8_ | gsk_ | xai- | pplx- | tgp_v1_ | csk- | jina_ | pcsk_
+    | lsv2_ | wandb_v1_ | bedrock-api-key-
     | gh[pousr]_ | github_pat_ | gl(?:pat|dt|rt|rtr|ptt|ft|soat|cbt|agent|oas|imt|ffct|sa|c)[-_]
-    | GR1348941 | npm_ | pypi- | rubygems_ | crates_io_ | dckr_(?:pat|oat)_ | xox[a-z][.-] | xapp-
-    | xwfp- | do[opr]_v1_ | hv[sbr][.] | ya29[.] | GOCSPX- | 1//0 | AT[AC]TT3 | dapi[0-9a-f]
-    | NRAK- | pul- | sbp_ | (?:sk|rk|pk)_(?:live|test)_ | whsec_ | shp(?:at|ca|pa|ss)_ | SG[.]
-    | tskey- | lin_api_ | PMAK- | dp[.][a-z]{2}[.] | fo1_ | fm[12][ar]?_ | ops_eyJ | dt0c01[.]
-    | AGE-SECRET-KEY-1 | CFPAT- | A3-[A-Z0-9]{6}- | p8e- | fio-u- | duffel_(?:test|live)_
+    | GR1348941 | npm_ | pypi- | rubygems_ | crates_io_ | CLOJARS_ | dckr_(?:pat|oat)_ | sgp_
+    | sq[upa]_ | sha256~ | hv[sbr][.] | ya29[.] | GOCSPX- | 1//0 | AT[AC]TT3 | dapi[0-9a-f]
+    | do[opr]_v1_ | pul- | fo1_ | fm[12][ar]?_ | ops_eyJ | AGE-SECRET-KEY-1 | A3-[A-Z0-9]{6}-
+    | dp[.][a-z]{2}[.] | HRKU- | tk-us- | tskey- | dnkey- | pnu_
+    | NR(?:AK|II|JS)- | dt0c01[.] | sntry[su]_ | sbp_ | pscale_(?:tkn|pw|oauth)_ | lin_api_ | PMAK-
+    | ntn_ | figd_ | CFPAT- | rdme_ | fio-u- | p8e- | tfp_ | s-s4t2(?:ud|af)- | sm_[aps]at_
+    | xox[a-z][.-] | xapp- | xwfp- | SG[.] | xkeysib- | (?:sk|rk|pk)_(?:live|test|prod)_ | whsec_
+    | shp(?:at|ca|pa|ss)_ | shippo_(?:live|test)_ | sq0[a-z]{3}- | duffel_(?:test|live)_
+    | FLW(?:SEC|PUB)K_ | access-(?:sandbox|development|production)-
 """
 _KNOWN = re.compile(rf"{_START}(?:{_PREFIX})[A-Za-z0-9_.+/=~-]{{8,}}", re.VERBOSE)
 # These could also begin a word.
-_LONG = re.compile(rf"{_START}(?:AIza|LTAI|AKCp|cmVmd)[A-Za-z0-9_-]{{20,}}")
+_LONG = re.compile(
+    rf"{_START}(?:AIza|LTAI|AKCp|cmVmd|AQVN|ABSK|GOOG1|ZXlK)[A-Za-z0-9_+/=-]{{20,}}"
+    rf"|{_START}(?:fw_|rpa_|ico-|API-|EZ[AT]K|EAA[A-Z]|SK|4b1d|s[.])"
+    r"(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}"
+)
+_ATLAS = re.compile(rf"{_START}[A-Za-z0-9]{{14}}[.]atlasv1[.][A-Za-z0-9_=-]{{8,}}")
+# A legacy key of NGC: base64 of 26 characters, a colon and a UUID.
+_NGC = re.compile(
+    rf"{_START}[A-Za-z0-9]{{35}}6[A-Za-z0-9]{{11}}t[A-Za-z0-9]{{19}}t[A-Za-z0-9]{{16}}(?!\w)"
+)
 _SK = re.compile(rf"{_START}sk-[A-Za-z0-9_-]{{8,}}")
 _HUB = re.compile(r"(?:hf_|ghp_|gho_|nvapi-|glpat-|github_pat_)[A-Za-z0-9_-]{8,}")
 _AWS = re.compile(r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}")
@@ -54,6 +69,12 @@ _QUERY = re.compile(
     r"api_?key|access_?key))=)[^&\s\"'#]+"
 )
 _CURL = re.compile(r"((?:\s|^|\")(?:-u|--user|--proxy-user)[\s=\"',]+[^\s:\"']+:)[^\s\"']+")
+# Options of clients; mysql asks for the password if a blank follows -p.
+_CLIENT = re.compile(
+    r"(\b(?:redis-cli\b[^\n|;]{0,200}?\s-a[ \t=]?|sshpass\s-p[ \t]?"
+    r"|(?:mysql\w{0,8}|mariadb)\b[^\n|;]{0,200}?\s-p))(?!-)[^\s\"']+"
+)
+_COOKIES = re.compile(r"(?i)(\bcookies\\{0,4}[\"']?\s{0,4}[:=]\s{0,4})\{[^{}\n]*\}")
 # Not the tag and digest of an image.
 _BARE_USER = re.compile(
     r"((?<![\w./@:-])(?!mailto:)[\w.+-]{1,64}:)[^\s\"'/@:]{1,128}(?=@(?!sha\d+:)[\w.-]+)"
@@ -76,22 +97,48 @@ _ENTRY = re.compile(
 )
 _PATTERNS: tuple[re.Pattern[str], ...] = (
     *(_PEM, _PEM_BASE64, _HOOK, _SIGNED, _ENTRY, _CURL, _NETRC, _USER, _TOKEN_USER, _BARE_USER),
-    *(_QUERY, _KNOWN, _LONG, _HUB, _SK, _AWS, _AZURE, _JSON, _BOT),
+    *(
+        _CLIENT,
+        _COOKIES,
+        _QUERY,
+        _KNOWN,
+        _LONG,
+        _ATLAS,
+        _NGC,
+        _HUB,
+        _SK,
+        _AWS,
+        _AZURE,
+        _JSON,
+        _BOT,
+    ),
 )
 
 _STRONG = (
     r"passw(?:or)?d|passwd|pwd|passphrase|secret|credentials?"
-    r"|(?:api|access|account|private|secret|shared|signing|encryption|master|license)[-_ ]?key"
+    r"|(?:api|access|account|private|secret|shared|signing|encryption|master|license"
+    r"|subscription)[-_ ]?key"
     r"|key[-_]data"
     r"|(?:auth|access|refresh|bearer|session|id|identity|registry|security|api|personal|private|bot"
     r"|hub|hf|hugging[-_]?face|gitlab|github|service|deploy|job)[-_]?token"
 )
-_WEAK = r"token|jwt|session_?id|(?<=[\"'_])auth(?=[\"'\\=])"
+_WEAK = r"token|jwt|session_?id|gitlab_session|(?<=[\"'_])auth(?=[\"'\\=])"
 _NAME = rf"(?:{_STRONG}|token)\d{{0,3}}"
 # A block of YAML, whose lines are indented more than its key, and the content of an XML element.
 _BLOCK = re.compile(
     rf"(?im)^(([ \t]*)[\w.-]{{0,80}}?{_NAME}[\"']?[ \t]*:[ \t]*[|>][-+]?[ \t]*\r?\n)"
     r"(?:\2[ \t]+\S[^\n]*(?:\n|\Z))+"
+)
+# A value of YAML that has blanks, alone on its line.
+_LINE = re.compile(
+    r"(?im)^([ \t]*[\w.-]{0,80}?(?:passw(?:or)?d|passwd|pwd|passphrase)[ \t]*:[ \t]+)"
+    r"(?!(?:none|null|nil|true|false)\b)[^\s\"'`|>&*#{\[][^\r\n]*"
+)
+# A word with a digit after a name, in prose. A key needs more characters than a name of an object.
+_PROSE = re.compile(
+    r"(?i)\b((?:(?:passw(?:or)?d|passphrase)(?=(?:\s+is)?\s+[^\s\"',;]{6})"
+    r"|(?:(?:api|access|secret)[-_ ]?key|token)(?=(?:\s+is)?\s+[a-z0-9]{20}))(?:\s+is)?\s+)"
+    r"(?=\S{0,200}\d)(?=\S{0,200}[a-z])[^\s\"',;]+"
 )
 _ELEMENT = re.compile(rf"(?i)(<[\w:.-]{{0,40}}?{_NAME}(?:\s[^<>]{{0,200}})?>)[^<\n]+(?=</)")
 # Each name in the patterns of headers, options and assignments has one of these parts.
@@ -108,7 +155,9 @@ _VALUE = (
 _ASSIGNED = re.compile(
     rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK})\d{{0,3}}"
     r"(?P<between>\\{0,4}[\"'\]]{0,2}\s{0,4}(?::=|=>|==?|:|%3[DdAa])\s{0,4}"
-    r"|\\{0,4}[\"']\s{0,4},\s{0,4}(?=b?\\{0,4}[\"']))"
+    # The next item of a list, unless it is a key itself.
+    r"|\\{0,4}[\"']\s{0,4},\s{0,4}(?=b?\\{0,4}[\"'])"
+    r"(?!b?\\{0,4}[\"'][\w.-]{0,80}\\{0,4}[\"']\s{0,4}:))"
     rf"(?:{_VALUE})"
 )
 _OPTION = re.compile(
@@ -129,6 +178,7 @@ def without_credentials(text: str) -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(_kept_group, text)
     text = _BLOCK.sub(_block, text)
+    text = _LINE.sub(_kept_group, text)
     text = _ELEMENT.sub(_kept_group, text)
     return "".join(_named_removed(line) for line in text.splitlines(keepends=True))
 
@@ -141,6 +191,7 @@ def _named_removed(line: str) -> str:
     line = _HEADER.sub(_header, line)
     line = _SCHEME.sub(_scheme, line)
     line = _OPTION.sub(_option, line)
+    line = _PROSE.sub(_kept_group, line)
     return _ASSIGNED.sub(_assignment, line)
 
 

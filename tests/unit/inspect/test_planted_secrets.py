@@ -70,7 +70,42 @@ PLANTED = {
     "replicate": "r8_|abcdefghijklmnop|",
     "stripe": "sk_live_|4eC39HqLyjWDarjtT1zdp7dc|",
     "aws-temporary": "ASIA|IOSFODNN7EXAMPLE|",
+    "login-of-a-registry": '{"nvcr.io": {"username": "$oauthtoken", "password": "|a1B2c3|"}}',
+    "login-in-python": "{'username': '$oauthtoken', 'password': '|a1B2c3|'}",
+    "login-in-escaped-json": r"{\"username\":\"$oauthtoken\",\"password\":\"|a1B2c3|\"}",
+    "cookies-in-python": "cookies={'|session': 'x93x98', 'csrf': 'def1|'}",
+    "cookie-of-gitlab": "_gitlab_session=|c45622902e30886638c8803cb5fa6f75|",
+    "yaml-with-blanks": "config:\n  passphrase: |horse battery staple|\n  user: x",
+    "prose": "the password is |03x8ZlPnW| for now",
+    "prose-of-a-key": "tried the api key |Z71KS2wgSBB5mBvrlybVd3y7CLEgj0Kx6Uq5ID8k|",
+    "azure-gateway": "Ocp-Apim-Subscription-Key: |5974375cc3d0|",
+    "redis": "redis-cli -h cache -a |jg9ZoM6pN| ping",
+    "mysql": "mysql -u x -p|kVB55nzqL| db",
+    "jwt-in-base64": "token review of |ZXlKaGJHY2lPaUpTVXpJMU5pSXNJbXRwWkNJNklqRWlmUS5leUp|",
+    "ngc-legacy": "login to nvcr.io with |bW1vNmRlM2xkb3ZhbmtlajI4bDVqZmdqOTM6NGE5ZGRkNTgtMDAxMS00"
+    "MjMzLWFhNTUtZjY2Nzc4ODk5YWFi|",
+    "google-interoperability": "GOOG1E|N5HVA3NKFP7GHUSJELBLNQCUVXKKNDDKDQ5GMIZ4858UX1ZCCLJW|",
+    "terraform": "|TiJLYbS66Kqt7w.atlasv1.|LcaiUMd5rwK1Qi9f0vl6JdgdTMBNPReMFz",
 }
+# The beginnings of keys that gitleaks has rules for, and those of further inference services.
+PREFIXES = [
+    *("hf_", "api_org_", "nvapi-", "r8_", "gsk_", "xai-", "pplx-", "tgp_v1_", "csk-", "fw_"),
+    *("jina_", "pcsk_", "lsv2_pt_", "wandb_v1_", "rpa_", "sk-", "sk-proj-", "sk-svcacct-"),
+    *("sk-ant-api03-", "sk-ant-oat01-", "sk-or-v1-", "sk-lf-", "ABSK", "bedrock-api-key-"),
+    *("AIza", "ya29.", "GOCSPX-", "LTAI", "AQVN", "doo_v1_", "dop_v1_", "dor_v1_", "dapi0"),
+    *("pul-", "HRKU-AA", "fo1_", "fm1a_", "fm2_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    *("github_pat_", "glpat-", "gldt-", "glrt-t1_", "glptt-", "glft-", "glsoat-", "glcbt-64_"),
+    *("glagent-", "gloas-", "glimt-", "glffct-", "glsa_", "glc_", "GR1348941", "xoxb-1-"),
+    *("xoxp-1-", "xoxe-1-", "xoxe.xoxp-1-", "xoxc-", "xapp-1-", "npm_", "pypi-", "rubygems_"),
+    *("CLOJARS_", "dckr_pat_", "dckr_oat_", "sha256~", "hvs.", "hvb.", "s.", "dp.pt.", "ops_eyJ"),
+    *("A3-ABC123-", "AGE-SECRET-KEY-1", "pnu_", "ntn_", "lin_api_", "PMAK-", "NRAK-", "NRII-"),
+    *("NRJS-", "dt0c01.", "sntrys_", "sntryu_", "sgp_", "squ_", "sqp_", "pscale_tkn_"),
+    *("pscale_pw_", "pscale_oauth_", "tfp_", "xkeysib-", "SG.", "rdme_", "figd_", "shippo_live_"),
+    *("shpat_", "shpca_", "shppa_", "shpss_", "sk_live_", "rk_test_", "sq0atp-", "sm_aat_"),
+    *("sm_pat_", "sm_sat_", "tk-us-", "API-", "ico-", "EZAK", "EZTK", "FLWSECK_TEST-"),
+    *("access-production-", "dnkey-", "duffel_live_", "fio-u-", "p8e-", "s-s4t2ud-", "SK"),
+    *("4b1d", "EAAM", "AKCp", "cmVmd", "AKIA", "ASIA", "A3TX", "ABIA", "ACCA"),
+]
 ORDINARY = [
     "max_tokens=64 output_tokens: 12345678 tokens=[1, 2, 3]",
     "next token: the, eos_token=</s>, pad_token: <pad>, stop_token=stop",
@@ -89,6 +124,9 @@ ORDINARY = [
     "progress phase=build percent=40 engine-0123456789abcdef-012345",
     "--max-tokens 8 --tokenizer /models/x --verbose",
     "TRITON_AUTHOR=x task-runner risk-free disk-pressure-eviction",
+    "the password is wrong; an api key is required; a token is missing; per token 12.3ms",
+    "redis-cli -p 6379 and mysql -p -u x and rpa_worker_of_a_longer_name fw_update_of_the_card",
+    "results.abcdefghijklmnopqrstuvwxyz SKIPPED API-server EAAMerge image@sha256:0123",
 ]
 
 
@@ -102,6 +140,14 @@ def test_planted_secret_is_removed(text: str) -> None:
     assert cleaned.startswith("a line\n")
     assert cleaned.endswith("\nanother line")
     assert Redactor().text(cleaned) == cleaned
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("around", ["{}", '{{"x":"{}"}}', "x={},", "failed:\\n{}\\nnext"])
+def test_key_with_a_known_prefix_is_removed_to_its_end(prefix: str, around: str) -> None:
+    value = "0123456789ABCDEF" * 3 if prefix.isupper() else "0a1b2c3d4e5f6789" * 3
+    cleaned = Redactor().text(around.format(f"{prefix}{value}"))
+    assert cleaned == around.format("[removed]")
 
 
 @pytest.mark.parametrize("text", ORDINARY)
