@@ -2,7 +2,8 @@
 
 `specdec prune` and the operator run this program in a Job. Checkpoints, engines and repositories
 are directories with a content hash as name. If a deleted directory is needed again, the operator
-downloads or builds it again.
+downloads or builds it again. Names of unfinished ones begin with a dot: a later Job resumes them,
+unless the spec has changed since.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ class Item:
 
     Attributes:
         kind: the folder that it is in, one of KINDS.
-        name: the content hash.
+        name: the content hash, or the name of an unfinished directory.
         bytes: of all its files.
-        age: seconds since it was completed.
+        age: seconds since it was completed, or since the last write to an unfinished one.
         used: whether a resource uses it.
         deleted: whether this run has deleted it.
     """
@@ -80,7 +81,7 @@ def prune(
         root: of the volume.
         keep: by kind, the names that a resource uses. A repository keeps what its manifest lists.
         older_than: delete what is unused and older than these seconds; None deletes nothing.
-        only: by kind, the names to consider; None means all.
+        only: by kind, the names to consider; None means all, and unfinished directories too.
 
     Raises:
         JobError: VolumeUnusable, if the manifest of a kept repository cannot be read. Nothing is
@@ -91,7 +92,7 @@ def prune(
         used |= _listed(root, repository)
     for kind in KINDS:
         names_ = None if only is None else set(only.get(kind, ()))
-        for folder in (f for f in _folders(root / kind) if names_ is None or f.name in names_):
+        for folder in _folders(root / kind, names_):
             item = _item(folder, used)
             if older_than is not None and not item.used and item.age > older_than:
                 _delete(root, folder)
@@ -119,19 +120,26 @@ def _listed(root: Path, repository: str) -> set[tuple[str, str]]:
     return {(place.parts[0], place.parts[1]) for place in places if len(place.parts) == 2}
 
 
-def _folders(folder: Path) -> list[Path]:
-    """The complete directories; names of incomplete ones begin with a dot."""
+def _folders(folder: Path, only: Collection[str] | None) -> list[Path]:
+    """The directories with these names; None means all but those that are set aside."""
     if not folder.is_dir():
         return []
+    aside = set(folder.glob(volume.aside_name("*")))
     return sorted(
-        entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        entry
+        for entry in folder.iterdir()
+        if entry.is_dir() and (entry not in aside if only is None else entry.name in only)
     )
 
 
 def _item(folder: Path, used: set[tuple[str, str]]) -> Item:
-    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    content = [(path, path.lstat()) for path in folder.rglob("*")]
+    size = sum(status.st_size for path, status in content if path.is_file())
+    times = [folder.stat().st_mtime]
+    if folder.name.startswith("."):
+        times += [status.st_mtime for _, status in content]
     kind, name = folder.parent.name, folder.name
-    return Item(kind, name, size, time.time() - folder.stat().st_mtime, (kind, name) in used)
+    return Item(kind, name, size, time.time() - max(times), (kind, name) in used)
 
 
 def _delete_remains(root: Path) -> None:

@@ -86,6 +86,24 @@ def test_new_directories_and_unfinished_work_stay(volume: Path) -> None:
     assert {"engines/e2", "engines/.e3.work", "engines/.lock-e3"} <= tree(volume)
 
 
+def test_abandoned_downloads_and_builds_are_listed_and_deleted(volume: Path) -> None:
+    """The source or the engine of an earlier spec: no later Job would resume them."""
+    abandoned = [
+        folder(volume, "checkpoints", ".download-c3"),
+        folder(volume, "engines", ".e3.a1.work"),
+    ]
+    for path in abandoned:
+        os.utime(path / "file", (OLD, OLD))
+    keep = {"repositories": ["r1"]}
+    assert {"checkpoints/.download-c3", "engines/.e3.a1.work"} <= unused(volume, None, **keep)
+    list(prune.prune(volume, keep, 0.0, {}))
+    assert all(path.is_dir() for path in abandoned), "the operator deletes only what it names"
+    unused(volume, 30 * 86400.0, **keep)
+    assert all(path.is_dir() for path in abandoned)
+    unused(volume, 3600.0, **keep)
+    assert not any(path.exists() for path in abandoned)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"folders": [{}]}', '{"folders": [{"path": 3}]}'])
 def test_nothing_is_deleted_if_a_used_manifest_cannot_be_read(
     volume: Path, text: str, capsys: pytest.CaptureFixture[str]
