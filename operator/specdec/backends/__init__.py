@@ -17,10 +17,10 @@ from specdec.triton.repository import MODELS
 
 __all__ = [
     "Backend",
+    "desired_revisions",
     "method",
     "of",
     "programs",
-    "served",
 ]
 
 
