@@ -107,7 +107,8 @@ def _previous_revision(context: Context) -> Outcome:
 def _decision(context: Context, outcomes: list[Outcome]) -> Decision:
     stages = summary.complete([c for outcome in outcomes for c in outcome.conditions])
     live = {served.repository for served in workload.served(context.observed)}
-    serves_desired = live == {context.facts.repository or revision(context)}
+    desired = context.facts.repository or revision(context)
+    serves_desired = None if desired is None else live == {desired}
     ready = summary.ready(context.model, stages, serves_desired=serves_desired)
     status = _status(context, outcomes, summary.phase(context.model, stages, ready))
     status |= retention.recorded(context.model, status, stages)

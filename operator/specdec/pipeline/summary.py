@@ -24,6 +24,8 @@ _PHASES = {
     Type.REPOSITORY_READY: "Publishing",
     Type.AVAILABLE: "Starting",
 }
+# Which revision serves, by whether it is the desired one.
+_REVISIONS = {True: "desired", False: "previous", None: "deployed"}
 
 
 def complete(reported: Sequence[Condition]) -> list[Condition]:
@@ -51,12 +53,12 @@ def holds_back(condition: Condition) -> bool:
 
 
 def ready(
-    model: SpeculativeModel, stages: Sequence[Condition], *, serves_desired: bool = False
+    model: SpeculativeModel, stages: Sequence[Condition], *, serves_desired: bool | None = None
 ) -> Condition:
     """The condition Ready: True, or with reason and message of the first condition that blocks.
 
     `serves_desired` is whether the live servers already have the desired repository, as while its
-    files are checked or restored.
+    files are checked or restored. It is None if the chain stopped before this repository is known.
     """
     available = next(c for c in stages if c.type == Type.AVAILABLE)
     if available.reason == AvailableReason.STOPPING:
@@ -71,7 +73,7 @@ def ready(
     if first.type in VERIFIED:
         message += "; this blocks Ready because spec.verification.mode is Gate"
     elif first.type != Type.AVAILABLE and available.status == "True":
-        message += f"; the {'desired' if serves_desired else 'previous'} revision still serves"
+        message += f"; the {_REVISIONS[serves_desired]} revision still serves"
     return Condition(Type.READY, "False", first.reason, message)
 
 

@@ -319,3 +319,29 @@ def test_rebuild_is_not_reported_as_a_previous_revision_that_serves(world: World
         assert ready["reason"] == reason
         assert ready["message"].endswith("; the desired revision still serves")
         world.step()
+
+
+def test_fetch_of_a_damaged_checkpoint_is_not_reported_as_a_previous_revision(
+    world: World,
+) -> None:
+    """The chain stops before the desired revision is known, and the pods may have it already."""
+    wait(world, DAMAGE)
+    assert world.deployment is not None
+    world.deployment["status"].update(readyReplicas=1)
+    check(world)
+    fail(world, "CheckpointDamaged")
+    for reason in ("CheckpointDamaged", "Queued"):
+        ready = world.condition("Ready")
+        assert ready["reason"] == reason
+        assert ready["message"].endswith("; the deployed revision still serves")
+        world.step()
+
+
+def test_lost_volume_is_not_reported_with_a_previous_revision_that_serves(world: World) -> None:
+    """The chain stops at the claim, and the spec has not changed."""
+    assert world.claim is not None
+    world.claim["status"]["phase"] = "Lost"
+    world.step()
+    ready = world.condition("Ready")
+    assert ready["reason"] == "ClaimLost"
+    assert ready["message"].endswith("; the deployed revision still serves")
