@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.jobs.weights import corrupt
+from specdec.payload.serving.check_volume import named
 
 Config = Mapping[str, Any]
 # The largest file is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. Python
@@ -38,7 +39,8 @@ def content(path: Path) -> bytes:
     size = path.stat().st_size
     if size > _LIMIT_BYTES:
         raise corrupt(f"{path.name} has {size} bytes, which exceeds the limit of {_LIMIT_BYTES}")
-    return path.read_bytes()
+    with named(path):
+        return path.read_bytes()
 
 
 def optional(folder: Path, name: str) -> dict[str, Any]:

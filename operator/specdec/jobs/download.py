@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from specdec.api.reasons import FetchReason
 from specdec.jobs import volume
 from specdec.jobs.result import JobError, progress
+from specdec.payload.serving.check_volume import named
 
 _REPORT_SECONDS = 10.0
 _WORKERS = 4
@@ -153,7 +154,8 @@ def _append(part: Path, file: RemoteFile, read: Reader, stop: threading.Event, w
                     "the source for damage",
                     permanent=False,
                 )
-            writer.write(block)
+            with named(part):
+                writer.write(block)
             if stop.is_set():
                 return
 
@@ -189,7 +191,7 @@ def _matches_digests(path: Path, file: RemoteFile) -> bool:
 def _git_blob_id(path: Path) -> str:
     """The id (SHA-1) of a git blob with the file's content."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with path.open("rb") as reader:
+    with named(path), path.open("rb") as reader:
         while block := reader.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()

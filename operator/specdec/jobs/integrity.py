@@ -6,13 +6,13 @@ are removed from the volume, and the operator then fetches or builds them again.
 
 import errno
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.api.reasons import EngineReason, FetchReason
+from specdec.api.reasons import EngineReason, FetchReason, Reason
 from specdec.jobs import manifests, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.manifests import DamagedError, Files
@@ -44,15 +44,15 @@ def check(expected: Mapping[str, Any], root: Path, *, content: bool) -> list[Fol
             written.
 
     Raises:
-        JobError: CheckpointMissing, CheckpointDamaged, EngineMissing, EngineDamaged or
-            EngineUnreadable, naming role and file.
-        OSError: a file of a checkpoint cannot be read, or the volume permits no access.
+        JobError: CheckpointMissing, CheckpointDamaged, CheckpointUnreadable, EngineMissing,
+            EngineDamaged or EngineUnreadable, naming role and file.
+        OSError: the volume permits no access.
     """
     folders: list[Folder] = []
     unusable: list[_UnusableEngine] = []
     for engine in expected["engines"]:
         try:
-            with readable(engine):
+            with readable_engine(engine):
                 files = _engine(engine, root, content=content)
         except DamagedError as error:
             unusable.append(_UnusableEngine(engine, str(error)))
@@ -75,26 +75,28 @@ def directory(artifact: Mapping[str, Any], root: Path) -> Path:
     return root / Path(artifact["path"]).relative_to(names.VOLUME)
 
 
+def readable_engine(engine: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Report an error of reading an engine as JobError (EngineUnreadable), with what to do."""
+    again = f"the engine is {'fetched' if engine['prebuilt'] else 'built'} again"
+    return _readable(EngineReason.ENGINE_UNREADABLE, _name(engine), engine["path"], again)
+
+
 @contextmanager
-def readable(engine: Mapping[str, Any]) -> Iterator[None]:
-    """Report an error of reading an engine with what a person can do; the engine is kept.
+def _readable(reason: Reason, name: str, directory_: str, again: str) -> Iterator[None]:
+    """Report an error of reading an artifact with what a person can do; the artifact is kept.
 
     The error may pass, so that another attempt may read the file.
-
-    Raises:
-        JobError: EngineUnreadable, naming file and directory.
     """
     try:
         yield
     except OSError as error:
         if error.errno in _OF_THE_VOLUME:
             raise
-        again = "fetched" if engine["prebuilt"] else "built"
-        path = Path(engine["path"]).relative_to(names.VOLUME)
+        path = Path(directory_).relative_to(names.VOLUME)
         raise JobError(
-            EngineReason.ENGINE_UNREADABLE,
-            f"{_name(engine)} cannot be read ({error}): check the volume; if the file stays "
-            f"unreadable, delete {path} on the volume, so that the engine is {again} again",
+            reason,
+            f"{name} cannot be read ({error}): check the volume; if the file stays unreadable, "
+            f"delete {path} on the volume, so that {again}",
             permanent=False,
         ) from error
 
@@ -131,22 +133,24 @@ def _checkpoints(
         if not is_build_input and not checkpoint["served"]:
             continue
         folder, kind = directory(checkpoint, root), ArtifactKind.of(role, without_weights)
+        name, again = f"the checkpoint of the {role}", "the checkpoint is fetched again"
         if not folder.is_dir():
             raise JobError(
                 FetchReason.CHECKPOINT_MISSING,
-                f"the checkpoint of the {role} is missing on the volume and will be fetched again",
+                f"{name} is missing on the volume and will be fetched again",
             )
         try:
             subset = kind if is_build_input else ArtifactKind.WITHOUT_WEIGHTS
-            files = manifests.checkpoint(folder, kind, subset, content=content)
+            with _readable(FetchReason.CHECKPOINT_UNREADABLE, name, checkpoint["path"], again):
+                files = manifests.checkpoint(folder, kind, subset, content=content)
         except DamagedError as error:
             volume.discard(folder)
             raise JobError(
                 FetchReason.CHECKPOINT_DAMAGED,
-                f"the checkpoint of the {role} is damaged ({error}) and will be fetched again",
+                f"{name} is damaged ({error}) and will be fetched again",
             ) from error
         if checkpoint["served"]:
-            yield _folder(checkpoint, f"the checkpoint of the {role}", files)
+            yield _folder(checkpoint, name, files)
 
 
 def _folder(artifact: Mapping[str, Any], name: str, files: Files) -> Folder:

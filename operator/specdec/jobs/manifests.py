@@ -14,7 +14,7 @@ from typing import Any
 
 from specdec.jobs import volume
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.payload.serving.check_volume import differences
+from specdec.payload.serving.check_volume import differences, named
 
 ENGINE = "manifest.json"
 _MAX_DIFFERENCES = 3
@@ -103,7 +103,8 @@ def stamped(folder: Path, digests: Mapping[str, str | None]) -> Files:
 def write(path: Path, value: Mapping[str, Any]) -> None:
     """Write a manifest; the file appears complete or not at all."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    scratch.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
+    with named(scratch):
+        scratch.write_text(json.dumps(value, separators=(",", ":")), encoding="utf-8")
     scratch.chmod(0o644)
     volume.sync(scratch)
     scratch.rename(path)
@@ -133,7 +134,8 @@ def _modified(path: Path) -> int:
 def _read(path: Path) -> tuple[Files, int] | None:
     """The entries of a manifest and its modification time (ns); None if it cannot be read."""
     try:
-        value = json.loads(path.read_bytes())
+        with named(path):
+            value = json.loads(path.read_bytes())
         written = path.stat().st_mtime_ns
     except (FileNotFoundError, ValueError):
         return None

@@ -20,7 +20,7 @@ from specdec.api.reasons import RepositoryReason
 from specdec.jobs import integrity, manifests, result, volume
 from specdec.jobs.artifact_inspection import draft_length
 from specdec.jobs.result import JobError, progress
-from specdec.payload.serving.check_volume import foreign
+from specdec.payload.serving.check_volume import foreign, named
 from specdec.triton import library
 from specdec.triton.plan import PlanError
 
@@ -99,7 +99,7 @@ def check_engines(engines: list[dict[str, Any]], root: Path) -> None:
     """
     vocabularies = {}
     for engine in engines:
-        with integrity.readable(engine):
+        with integrity.readable_engine(engine):
             config = _config(engine, root)
             _check(engine, config)
             _check_ranks(engine, config, root)
@@ -160,8 +160,10 @@ def _manifest_entry(folder: Path, files: Mapping[str, str]) -> integrity.Folder:
 
 
 def _config(engine: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    file = integrity.directory(engine, root) / "config.json"
     try:
-        config = json.loads((integrity.directory(engine, root) / "config.json").read_bytes())
+        with named(file):
+            config = json.loads(file.read_bytes())
         # trtllm-build writes both sections, and the checks below read them.
         sections = {name: dict(config[name]) for name in ("pretrained_config", "build_config")}
     except (ValueError, KeyError, TypeError) as error:

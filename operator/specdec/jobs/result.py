@@ -62,6 +62,8 @@ def run(work: Callable[[], Mapping[str, Any]], fallback: Reason) -> int:
     except JobError as error:
         return _fail(error)
     except OSError as error:
+        if error.filename is None:
+            traceback.print_exc()  # which file or connection it was
         return _fail(_system_error(error, fallback))
     except Exception as error:  # noqa: BLE001 - the outermost boundary of the program
         traceback.print_exc()
@@ -137,7 +139,18 @@ def _system_error(error: OSError, fallback: Reason) -> JobError:
             "user and group 10001 access to it",
             permanent=False,
         )
-    return JobError(fallback, f"reading or writing failed: {error}", permanent=False)
+    if error.filename is None:
+        message = (
+            f"a file or connection failed ({error}): the Job's log shows where; check the volumes "
+            "of its pod"
+        )
+        return JobError(fallback, message, permanent=False)
+    return JobError(
+        fallback if error.errno == errno.ENOENT else FetchReason.VOLUME_UNUSABLE,
+        f"{error.filename} cannot be read or written ({error.strerror}): check the storage of "
+        "that volume",
+        permanent=False,
+    )
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:

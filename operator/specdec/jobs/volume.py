@@ -12,10 +12,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from specdec.api.reasons import FetchReason
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
+from specdec.payload.serving.check_volume import named
 
 _BLOCK = 4 << 20
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
@@ -27,8 +29,8 @@ def files(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> list[Pa
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 (hex) of a file."""
-    with path.open("rb") as file:
+    """The SHA-256 (hex) of a file; an OSError names it."""
+    with named(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -51,12 +53,21 @@ def size(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> int:
 
 
 def copy(source: Path, target: Path, kind: ArtifactKind) -> Iterator[int]:
-    """Copy a directory's files of a kind, and yield the number of bytes of each written block."""
+    """Copy a directory's files of a kind, and yield the number of bytes of each written block.
+
+    An OSError names the file.
+    """
     for path in files(source, kind):
-        with path.open("rb") as reader, (target / path.name).open("wb") as writer:
-            while block := reader.read(_BLOCK):
+        copied = target / path.name
+        with path.open("rb") as reader, named(copied), copied.open("wb") as writer:
+            while block := _block(reader, path):
                 writer.write(block)
                 yield len(block)
+
+
+def _block(reader: BinaryIO, path: Path) -> bytes:
+    with named(path):
+        return reader.read(_BLOCK)
 
 
 def settle(scratch: Path, final: Path) -> None:
@@ -129,6 +140,7 @@ def sync(path: Path) -> None:
     """Wait until a file or a directory is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with named(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -15,6 +15,7 @@ from typing import Any
 
 from specdec.api.reasons import FetchReason
 from specdec.jobs.result import JobError
+from specdec.payload.serving.check_volume import named
 
 # A safetensors file starts with the length of its header. No valid header is longer than this.
 _HEADER_LIMIT = 100 << 20
@@ -110,7 +111,7 @@ def corrupt(problem: str) -> JobError:
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:
     length = path.stat().st_size
-    with path.open("rb") as file:
+    with named(path), path.open("rb") as file:
         start = file.read(8)
         size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
         if not 2 <= size <= min(_HEADER_LIMIT, length - 8):

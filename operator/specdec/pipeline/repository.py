@@ -15,7 +15,13 @@ from specdec import backends
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import Condition, Type
-from specdec.api.reasons import AcceptedReason, EngineReason, RepositoryReason
+from specdec.api.reasons import (
+    AcceptedReason,
+    EngineReason,
+    FetchReason,
+    Reason,
+    RepositoryReason,
+)
 from specdec.desired import repository as desired
 from specdec.pipeline import job, volume_recovery
 from specdec.pipeline.job import Done, Task
@@ -27,6 +33,11 @@ from specdec.triton.repository import Plan, libraries, render
 # Seconds. The operator polls, because a server that finds damaged files at its start causes no
 # watch event.
 _CHECK = 30.0
+# The condition of files that the publish Job cannot read, by the reason that it reports.
+_UNREADABLE: Mapping[Reason, Type] = {
+    FetchReason.CHECKPOINT_UNREADABLE: Type.MODELS_FETCHED,
+    EngineReason.ENGINE_UNREADABLE: Type.ENGINES_READY,
+}
 
 
 @dataclass(frozen=True)
@@ -65,9 +76,9 @@ def repository(context: Context) -> Outcome:
         checked = volume_recovery.timestamp(context) if "checkedAt" in status else None
         return _published(context, rendered, outdated, checked)
     outcome = job.waiting(Type.REPOSITORY_READY, context.facts, step, outdated)
-    if step.cause.reason == EngineReason.ENGINE_UNREADABLE:
-        # The stage of the engines knows only that they were built.
-        unreadable = replace(outcome.conditions[0], type=Type.ENGINES_READY)
+    if kind := _UNREADABLE.get(step.cause.reason):
+        # The earlier stage knows only that the files were fetched or built.
+        unreadable = replace(outcome.conditions[0], type=kind)
         outcome = replace(outcome, conditions=(unreadable, *outcome.conditions))
     return outcome
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec.jobs import manifests, result, volume
+from specdec.jobs import checkpoint_config, manifests, result, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.payload.serving import check_volume
 from unit.jobs.checkpoints import claim, run, visible, write
@@ -154,6 +154,62 @@ def test_unreadable_file_removes_nothing(
     assert f"delete engines/{KEYS['target']} on the volume" in error["message"]
     assert engine(mounts, "target").exists()
     assert engine(mounts, "draft").exists()
+
+
+def checkpoint(mounts: Mounts) -> Path:
+    """Return a checkpoint whose tokenizer the servers read, with its manifest."""
+    scratch = mounts.volume / "checkpoints" / "scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "tokenizer.json").write_text("{}")
+    files = manifests.describe([scratch / "tokenizer.json"])
+    folder = scratch.rename(scratch.with_name(manifests.digest(files)))
+    manifests.write(manifests.checkpoint_manifest(folder), {"files": files})
+    path = f"/models/checkpoints/{folder.name}"
+    mounts.checkpoints = {"target": {"path": path, "served": True}}
+    return folder
+
+
+def test_unreadable_checkpoint_is_reported_with_what_to_do(
+    mounts: Mounts, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason was PublishFailed, and the message only the error of the system."""
+    folder = checkpoint(mounts)
+    assert mounts.run() == 0
+
+    def broken(path: Path) -> str:
+        if path.name == "tokenizer.json":
+            raise OSError(5, "Input/output error", str(path))
+        return volume.sha256(path)
+
+    monkeypatch.setattr(check_volume, "sha256", broken)
+    assert mounts.run(content=True) == result.TRANSIENT
+    error = read_result()["error"]
+    assert error["reason"] == "CheckpointUnreadable"
+    assert error["message"] == (
+        f"the checkpoint of the target cannot be read ([Errno 5] Input/output error: "
+        f"'{folder / 'tokenizer.json'}'): check the volume; if the file stays unreadable, delete "
+        f"checkpoints/{folder.name} on the volume, so that the checkpoint is fetched again"
+    )
+    assert folder.exists()
+
+
+# The kernel opens this file, and its read fails: the error then has no file name.
+UNREADABLE = Path("/proc/self/mem")
+
+
+@pytest.mark.parametrize("read", [check_volume.sha256, volume.sha256, checkpoint_config.content])
+def test_error_while_reading_names_the_file(read: Callable[[Path], object]) -> None:
+    with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):
+        read(UNREADABLE)
+
+
+def test_error_while_copying_names_the_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source, target):
+        folder.mkdir()
+    (source / "model.safetensors").symlink_to(UNREADABLE)
+    with pytest.raises(OSError, match=r"Input/output error: '.*/source/model.safetensors'"):
+        list(volume.copy(source, target, ArtifactKind.CHECKPOINT))
 
 
 @pytest.mark.parametrize("name", ["foreign", "tensorrt_llm/2", "ensemble/1/model.py"])

@@ -29,6 +29,7 @@ ReadResult = Callable[[], dict[str, Any]]
         (OSError(28, "No space left on device"), 1, "VolumeFull"),
         (OSError(122, "Disk quota exceeded"), 1, "VolumeFull"),
         (OSError(30, "Read-only file system", "/models"), 1, "VolumeUnusable"),
+        (OSError(5, "Input/output error", "/models/a"), 1, "VolumeUnusable"),
         (OSError(5, "Input/output error"), 1, "FetchFailed"),
         (RuntimeError("odd"), 1, "FetchFailed"),
     ],
@@ -44,6 +45,39 @@ def test_every_error_has_a_reason_and_a_message(
     assert reported["reason"] == reason
     assert reported["message"]
     assert "Traceback" not in reported["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(5, "Input/output error", "/sources/target/model.safetensors"),
+            "/sources/target/model.safetensors cannot be read or written (Input/output error): "
+            "check the storage of that volume",
+        ),
+        (
+            OSError(13, "Permission denied", "/models/checkpoints/ab/config.json"),
+            "/models/checkpoints/ab/config.json cannot be read or written (Permission denied): "
+            "give user and group 10001 access to it",
+        ),
+        (
+            OSError(5, "Input/output error"),
+            "a file or connection failed ([Errno 5] Input/output error): the Job's log shows "
+            "where; check the volumes of its pod",
+        ),
+    ],
+)
+def test_error_of_the_system_has_file_cause_and_what_to_do(
+    error: OSError, message: str, read_result: ReadResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason was that of any failure, and the message had no advice."""
+
+    def work() -> Mapping[str, Any]:
+        raise error
+
+    assert result.run(work, FetchReason.FETCH_FAILED) == result.TRANSIENT
+    assert read_result()["error"]["message"] == message
+    assert ("in work" in capsys.readouterr().err) == (error.filename is None)
 
 
 def test_result_is_only_printed_outside_a_pod(

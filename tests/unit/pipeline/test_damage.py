@@ -290,21 +290,27 @@ def test_repair_is_not_reported_as_a_previous_revision_that_serves() -> None:
     assert ready["message"].endswith("; the desired revision still serves")
 
 
-def test_unreadable_engine_is_reported_with_what_to_do(world: World) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("EnginesReady", "EngineUnreadable"), ("ModelsFetched", "CheckpointUnreadable")],
+)
+def test_unreadable_files_are_reported_with_what_to_do(
+    world: World, kind: str, reason: str
+) -> None:
     """The condition of the engines stayed Built, and no condition named a remedy."""
     wait(world, DAMAGE)
     check(world)
-    fail(world, "EngineUnreadable")
-    for kind in ("EnginesReady", "RepositoryReady", "Ready"):
-        condition = world.condition(kind)
-        assert (condition["status"], condition["reason"]) == ("False", "EngineUnreadable")
+    fail(world, reason)
+    for type_ in (kind, "RepositoryReady", "Ready"):
+        condition = world.condition(type_)
+        assert (condition["status"], condition["reason"]) == ("False", reason)
         assert f"kubectl delete job {world.job('publish')}" in condition["message"]
     del world.jobs[world.job("publish")]
     world.step()
     world.finish(world.job("publish"), {})
     world.step()
-    for kind in ("EnginesReady", "RepositoryReady"):
-        assert world.condition(kind)["status"] == "True"
+    for type_ in (kind, "RepositoryReady"):
+        assert world.condition(type_)["status"] == "True"
 
 
 def test_rebuild_is_not_reported_as_a_previous_revision_that_serves(world: World) -> None:

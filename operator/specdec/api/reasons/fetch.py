@@ -50,6 +50,14 @@ class FetchReason(Reason):
         "none: the operator removes it and fetches it again",
         health=Health.PROGRESSING,
     )
+    CHECKPOINT_UNREADABLE = _SECTION.failed(
+        "CheckpointUnreadable",
+        "the publish Job cannot read a file of a checkpoint on the volume; the message names the "
+        "file and the error, and the checkpoint is kept",
+        "check the volume; if the file stays unreadable, delete the directory in the message; "
+        "then delete the publish Job: the operator fetches a missing checkpoint again",
+        also=(Type.REPOSITORY_READY,),
+    )
     CHECKPOINT_CORRUPT = _SECTION.failed(
         "CheckpointCorrupt",
         "a fetched file is missing, damaged, truncated or does not match its digest; or a "
@@ -85,9 +93,10 @@ class FetchReason(Reason):
     )
     VOLUME_UNUSABLE = _SECTION.failed(
         "VolumeUnusable",
-        "the Job cannot write to the volume; build, publish and benchmark Jobs can report this "
-        "too",
-        "check the permissions for user and group 10001, then delete the Job",
+        "the Job cannot read or write a file on a volume; build, publish and benchmark Jobs can "
+        "report this too",
+        "check the permissions for user and group 10001, or the storage if the message has "
+        "another error, then delete the Job",
         also=(Type.ENGINES_READY, Type.REPOSITORY_READY, Type.BENCHMARK_COMPLETED),
     )
     FETCH_FAILED = _SECTION.failed(

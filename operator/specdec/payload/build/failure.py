@@ -50,5 +50,10 @@ def explain(error: BaseException, *, stopped: bool) -> BuildError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full()
     if isinstance(error, OSError):
-        return BuildError("VolumeUnusable", f"the build could not read or write: {error}")
+        file, cause = error.filename or "a file", error.strerror or error
+        return BuildError(
+            "VolumeUnusable",
+            f"the build cannot read or write {file} ({cause}): check the volume, and that user "
+            "and group 10001 may use it",
+        )
     return BuildError("Internal", f"the build failed: {type(error).__name__}: {error}")

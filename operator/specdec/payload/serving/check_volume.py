@@ -23,6 +23,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,21 @@ def foreign(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
                 yield name
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Add the path to an error of reading or writing; only an error of opening has it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def sha256(path: Path) -> str:
-    """sha256 (hex) of a file."""
+    """sha256 (hex) of a file; an OSError names it."""
     digest = hashlib.sha256()
     # Not file_digest: the server's image may have Python 3.10.
-    with path.open("rb") as file:
+    with named(path), path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
