@@ -111,16 +111,6 @@ def test_alert_links_to_its_page(alert: str) -> None:
     assert anchor in {"", *(heading.lower().replace(" ", "-") for heading in headings)}
 
 
-def test_every_alert_and_metric_is_documented() -> None:
-    text = (ROOT / "docs" / "monitoring.md").read_text()
-    documented = re.findall(r"^\| `(Specdec\w+)` \|", text, re.MULTILINE)
-    assert documented == [rule["alert"] for rule in rules() if "alert" in rule]
-    for _, expression in expressions():
-        for metric in metrics(expression):
-            if metric.startswith("specdec_") and "_bucket" not in metric:
-                assert f"`{metric}" in text, metric
-
-
 def test_rules_use_only_existing_conditions_and_reasons() -> None:
     assert values("type") <= {str(kind) for kind in Type}
     # Reasons in capitals are Triton's reasons of failed requests.

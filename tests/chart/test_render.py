@@ -25,9 +25,7 @@ from chart.refused import REFUSED
 from chart.schemas import require_valid
 from chart.sets import SETS
 from chart.shown import Shows
-from chart.touring import roles
 from cluster import binaries
-from controlplane.audit import granted
 from specdec import __version__
 from specdec.controller import own_image
 
@@ -94,15 +92,6 @@ def test_manifests_equal_the_rendered_chart(
     assert len(rendered) == count
     for key, body in rendered.items():
         assert body == made[key], key
-
-
-def test_permission_counts_of_the_security_page_are_right(
-    helm: Helm, defaults: list[Object]
-) -> None:
-    text = (ROOT / "docs" / "security.md").read_text()
-    (counts,) = re.findall(r"removes\s+each permission in turn, (\d+) in one mode and (\d+)", text)
-    named = helm.template({"watchNamespaces": ["team-a"]})
-    assert [len(granted(roles(o))) for o in (defaults, named)] == list(map(int, counts))
 
 
 def test_manifests_set_the_watched_namespace_once() -> None:
@@ -196,20 +185,3 @@ def test_schema_error_names_the_field(helm: Helm, name: str) -> None:
     with pytest.raises(HelmError, match="don't meet the specifications of the schema") as refused:
         helm.template(values)
     assert field in str(refused.value).replace(".", "/")
-
-
-def test_documented_values_exist(helm: Helm) -> None:
-    text = (ROOT / "docs" / "install.md").read_text()
-    (registry,) = re.findall(r"--set (registry=\S+)`", text)
-    name, _, value = registry.partition("=")
-    assert operator(helm.template({name: value}))["image"].startswith("registry.example.com/")
-    known = yaml.safe_load((CHART / "values.yaml").read_text())
-    table = text.split("| Value | What it does |")[1].split("\n\n")[0]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    fields = [field for row in rows for field in re.findall(r"`([\w.]+)`", row)]
-    assert len(fields) == 16
-    for field in fields:
-        value = known
-        for part in field.split("."):
-            assert part in value, field
-            value = value[part]

@@ -1,21 +1,13 @@
 """The terms that pages, descriptions and sources must not use, and the allowed exceptions.
 
-A test checks the files of `CLEAN` against `TERMS`; add a glob when its files are clean. An
-exception allows a term in a file, and has a reason.
-
-`python tests/unit/language.py operator/specdec/controller` lists the terms in a folder or file.
+`python tests/unit/language.py operator/specdec/controller` lists the terms in folders or files.
 """
 
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-
-from typing_extensions import override
-
-from support.documents import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,11 +30,6 @@ class Term:
     pattern: str
     instead: str
     source_only: bool = False
-
-    @property
-    def regex(self) -> re.Pattern[str]:
-        """Return a regular expression that matches the pattern only as a whole word."""
-        return bordered(self.pattern)
 
 
 # Words with an ordinary sense are not listed alone: "stop words", "not found", "look up".
@@ -90,40 +77,23 @@ TERMS = (
 )
 # A single search for all terms, because nearly every file has none.
 ANY = bordered("|".join(term.pattern for term in TERMS))
-# Globs of clean files, and whether they are source code, in which identifiers count too.
-CLEAN = (
-    ("README.md", False),
-    ("CONTRIBUTING.md", False),
-    ("CHANGELOG.md", False),
-    ("SECURITY.md", False),
-    ("docs/*.md", False),
-    ("docs/adr/*.md", False),
-    ("crds/*.yaml", False),
-    ("charts/*/README.md", False),
-    ("charts/*/values.yaml", True),
-    ("charts/*/templates/**/*.*", True),
-    ("manifests/**/*.yaml", True),
-    ("operator/specdec/**/*.py", True),
-    ("operator/bls/**/*.rs", True),
-    ("operator/bls/**/*.toml", True),
-    ("tests/**/*.py", True),
-    ("tests/chart/alerts.yaml", True),
-    ("tests/cluster/README.md", False),
-    ("tests/cluster/stages.yaml", True),
-    ("tests/controlplane/resources/*.yaml", True),
-    ("tests/golden/cases.yaml", True),
-    ("tests/golden/checkpoints.yaml", True),
-    ("tests/unit/methods.template.md", False),
-    ("tests/unit/pipeline/public_models.yaml", True),
-    ("tests/unit/public_configurations.yaml", True),
-    ("tests/unit/sizing.template.md", False),
-)
+# The endings of the files that people wrote, by folder.
+FOLDERS = {
+    "docs": ("md",),
+    "crds": ("yaml",),
+    "charts": ("md", "yaml", "tpl", "txt"),
+    "manifests": ("yaml",),
+    "operator": ("py", "rs", "toml"),
+    "tests": ("py", "md", "yaml"),
+}
 # These files list the terms.
-LISTS = ("tests/unit/language.py", "tests/unit/test_language.py")
+LISTS = ("language.py", "test_language.py")
 # (file, term): the reason why the file may use the term.
 _KUBERNETES = "a message of Kubernetes"
 _BIAS = "the message on `embedding_bias_words`, which the BLS and the text models share"
 EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("CODE_OF_CONDUCT.md", "says"): "what people say",
+    ("CODE_OF_CONDUCT.md", "wanted"): "unwanted attention",
     ("operator/specdec/bench/settings.py", "says"): "a prompt",
     ("operator/specdec/bench/settings.py", "keeper"): "a prompt",
     ("operator/specdec/client/sampling.py", "words"): "the words of an embedding bias",
@@ -146,41 +116,33 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Hit:
-    """A term in a line of a file."""
-
-    path: str
-    line: int
-    term: Term
-    text: str
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.text.strip()!r}: write {self.term.instead}"
+def files(place: Path = ROOT) -> Iterator[Path]:
+    """Yield the files of a folder, or the file, whose texts people of this project wrote."""
+    globs = [
+        f"{folder}/**/*.{ending}" for folder, endings in FOLDERS.items() for ending in endings
+    ]
+    for path in sorted({path for glob in ("*.md", *globs) for path in ROOT.glob(glob)}):
+        if path.name not in LISTS and (path == place or place in path.parents):
+            yield path
 
 
-def text_of(path: Path, source: bool) -> str:
-    """Return the text of a file; if it is no source, without code, comments and link targets."""
-    text = path.read_text("utf-8")
-    if source:
-        return text
-    if path.suffix == ".yaml":
-        return "\n".join(descriptions(load(text)))
-    return "\n".join(prose(text))
-
-
-def descriptions(schema: object) -> Iterator[str]:
-    """Yield the texts of a CustomResourceDefinition for people: descriptions and messages."""
-    if isinstance(schema, list):
-        for item in schema:
-            yield from descriptions(item)
-    if isinstance(schema, dict):
-        for key, value in schema.items():
-            if key in ("description", "message") and isinstance(value, str):
-                yield value
-            else:
-                yield from descriptions(value)
+def hits(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name of each term in a file, and a line with its place and the alternative."""
+    text, name = path.read_text("utf-8"), path.relative_to(ROOT).as_posix()
+    page = path.suffix == ".md"
+    lines = list(prose(text)) if page else text.splitlines()
+    text = "\n".join(lines)
+    if not ANY.search(text):
+        return
+    for term in TERMS:
+        if page and term.source_only:
+            continue
+        for match in bordered(term.pattern).finditer(text):
+            number = text.count("\n", 0, match.start())
+            yield (
+                term.name,
+                f"{name}:{number + 1}: {lines[number].strip()!r}: write {term.instead}",
+            )
 
 
 def prose(text: str) -> Iterator[str]:
@@ -189,47 +151,12 @@ def prose(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.startswith("```"):
             fenced = not fenced
-        if fenced or line.startswith(("```", "<!--")):
-            yield ""
-            continue
-        yield re.sub(r"`[^`]*`|\]\([^)]*\)", " X ", line)
-
-
-@cache
-def hits(path: Path, source: bool) -> tuple[Hit, ...]:
-    """Return the refused terms of a file; cached, because two tests read all files."""
-    return tuple(_hits(path, source))
-
-
-def _hits(path: Path, source: bool) -> Iterator[Hit]:
-    name, text = str(path.relative_to(ROOT)), text_of(path, source)
-    if not ANY.search(text):
-        return
-    lines = text.splitlines()
-    for term in TERMS:
-        if term.source_only and not source:
-            continue
-        for match in term.regex.finditer(text):
-            number = text.count("\n", 0, match.start()) + 1
-            yield Hit(name, number, term, lines[number - 1])
-
-
-def clean_files(glob: str) -> list[Path]:
-    """Return the files of a glob of `CLEAN`, without the files that list the terms."""
-    lists = [ROOT / name for name in LISTS]
-    return [path for path in sorted(ROOT.glob(glob)) if path not in lists]
-
-
-def main(names: list[str]) -> None:
-    """Print the terms that the named files and folders contain."""
-    for name in names:
-        place = ROOT / name
-        files = [place] if place.is_file() else sorted(place.rglob("*.*"))
-        for path in files:
-            if path.suffix in (".py", ".rs", ".sh", ".tpl", ".toml", ".yaml", ".md"):
-                for hit in hits(path, source=path.suffix != ".md"):
-                    print(hit)
+        hidden = fenced or line.startswith(("```", "<!--"))
+        yield "" if hidden else re.sub(r"`[^`]*`|\]\([^)]*\)", " X ", line)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for argument in sys.argv[1:]:
+        for file in files(ROOT / argument):
+            for _, line in hits(file):
+                print(line)

@@ -1,6 +1,7 @@
 """The list of commands matches the commands, and does not import their modules."""
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from specdec.cli import options
 from specdec.cli.app import COMMANDS, app
 
 # Modules that are imported only when a command runs.
@@ -64,3 +66,16 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.parametrize(("command", "protocol"), [("bench", "http"), ("generate", "grpc")])
+def test_help_names_the_port_of_the_default_protocol(command: str, protocol: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"}).output
+    (default, other, alternative) = re.findall(
+        r"default localhost:(\d+), (\d+) for\s+(\w+)", " ".join(shown.split())
+    )[0]
+    assert f"[default: {protocol}]" in shown
+    both = {p: options.address({"url": None, "protocol": p}) for p in options.Protocol}
+    assert f"localhost:{default}" == both[options.Protocol(protocol)]
+    assert f"localhost:{other}" == both[options.Protocol(alternative)]
+    assert alternative != protocol

@@ -1,6 +1,5 @@
 """The pages about air-gapped clusters and about OpenShift agree with the code."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec.api.source import Source
 from specdec.dry_run.plan import make
 from specdec.dry_run.resource import read
 from support.golden_cases import SAMPLES
@@ -68,13 +66,6 @@ def test_pods_request_what_the_restricted_constraint_allows(sample: str) -> None
             assert security["capabilities"] == {"drop": ["ALL"]}
             assert security["allowPrivilegeEscalation"] is False
             assert security["readOnlyRootFilesystem"] is True
-
-
-def test_every_source_is_in_the_table() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", page("air-gapped.md").split("## Checkpoints")[1], re.M)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    expected = {field.alias or name for name, field in Source.model_fields.items()}
-    assert named == expected
 
 
 def test_sample_job_has_the_ids_that_the_page_removes() -> None:

@@ -1,7 +1,6 @@
 """Commands of README and guides: run those that need no cluster; all others have a test."""
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,17 +13,9 @@ from specdec import __version__
 from specdec.cli.app import app
 from support.image_tree import RELEASES, write
 from support.quickstarts import (
-    GUIDES,
-    NOT_RUN,
-    OF_CLIENTS,
     OFFLINE,
-    ON_A_SERVER,
-    ON_THE_NODE,
     ROOT,
-    RUN_BY,
     all_run_by,
-    place,
-    reason_not_to_run,
     typed,
 )
 from support.shipped_pair import PAIR
@@ -92,40 +83,6 @@ def test_certificate_of_the_guide_is_valid(desk: Path) -> None:
     check = ["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname"]
     for host in ("reference-tls.default.svc", "localhost"):
         subprocess.run([*check, host, "tls.crt"], cwd=desk, capture_output=True, check=True)
-
-
-def test_every_command_is_run_by_a_test() -> None:
-    for document in GUIDES:
-        for command in typed(document):
-            known = place(command) or reason_not_to_run(command)
-            assert known, f"{document.name}: no test runs {' '.join(command)}"
-
-
-def test_commands_outside_of_shell_blocks_have_a_reason() -> None:
-    programs = {program for program, _ in RUN_BY} | {begin.split()[0] for begin in NOT_RUN}
-    for document in GUIDES:
-        text = document.read_text("utf-8")
-        for language, block in re.findall(r"^```(\w*).*\n((?s:.*?))^```", text, re.MULTILINE):
-            for line in block.splitlines() if language != "sh" else []:
-                command = line.split()
-                if command[:1] and command[0] in programs:
-                    assert reason_not_to_run(command), f"{document.name}: mark {line} as sh"
-
-
-def test_every_reason_not_to_run_is_used() -> None:
-    blocks = "\n".join(document.read_text("utf-8") for document in GUIDES)
-    unused = [begin for begin in NOT_RUN if not re.search(rf"(?m)^{re.escape(begin)} ", blocks)]
-    assert unused == []
-
-
-def test_the_tests_named_do_run_them() -> None:
-    for (program, verb), file in RUN_BY.items():
-        if file in (OFFLINE, ON_A_SERVER, OF_CLIENTS, ON_THE_NODE):
-            continue  # these tests read the commands from the guides
-        text = (ROOT / file).read_text()
-        assert (verb or program).partition("-")[0] in text, f"{file}: {verb}"
-    used = {pair for d in GUIDES for c in typed(d) for pair in ((c[0], c[1]), (c[0], ""))}
-    assert set(RUN_BY) <= used, "a command that no guide has"
 
 
 def test_make_images_builds_and_pushes_both_for_a_registry() -> None:

@@ -1,6 +1,6 @@
 """Every limit of what clients may send to the endpoint and to the proxy, in one table.
 
-`docs/openai.md` and `docs/security.md` state them, and a test compares the pages with this file.
+`docs/openai.md` states them: change that table with this file.
 """
 
 from dataclasses import dataclass

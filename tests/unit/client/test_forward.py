@@ -12,10 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import until
+from specdec.api.networking import OpenAI
+from specdec.cli import forward
 from specdec.cli.app import app
 from specdec.cli.forward import forwarded, read_resource
 from specdec.cli.options import Protocol
 from specdec.client.errors import BadRequestError, UnreachableError
+from specdec.triton.launch import PORTS
 
 DEFAULTS = {"namespace": None, "kube_context": None, "protocol": Protocol.GRPC}
 # The fake kubectl prints more than a pipe holds, as kubectl does for many connections.
@@ -193,3 +196,8 @@ def test_resource_that_cannot_be_read_is_none(
 ) -> None:
     kubectl(tmp_path, monkeypatch, "sys.exit('forbidden')")
     assert read_resource(DEFAULTS, "specm/pair") is None
+
+
+def test_forwarded_ports_are_those_of_the_server() -> None:
+    assert {"http": forward._HTTP, "grpc": forward._GRPC, "metrics": forward._METRICS} == PORTS
+    assert OpenAI().port == forward._OPENAI
