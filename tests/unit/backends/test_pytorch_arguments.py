@@ -64,6 +64,46 @@ def test_arguments_are_refused_by_name(
     assert sentence in message
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"enable_attention_dp": "yes"}, 'is "yes": set it to true or false'),
+        ({"enable_attention_dp": 1}, "is 1: set it to true or false"),
+        ({"print_iter_log": None}, "is null: set it to true or false"),
+        ({"stream_interval": "4"}, 'is "4": set it to a whole number from 1'),
+        ({"stream_interval": 0}, "is 0: set it to a whole number from 1"),
+        ({"stream_interval": True}, "is true: set it to a whole number from 1"),
+        ({"moe_expert_parallel_size": 2.5}, "is 2.5: set it to a whole number, or null"),
+        ({"batch_wait_max_tokens_ratio": 2}, "is 2: set it to a number from 0 to 1"),
+        ({"attn_backend": ["TRTLLM"]}, 'is ["TRTLLM"]: set it to a text'),
+        ({"tokenizer_mode": "fast"}, 'is "fast": set it to one of auto, slow'),
+        ({"cuda_graph_config": True}, "is true: set it to an object, or null"),
+    ],
+)
+def test_values_of_another_type_are_refused_with_the_values_to_set(
+    given: dict[str, Any], expected: str
+) -> None:
+    """TensorRT-LLM reads the text "yes" as true, and specdec would not: its plan would be wrong."""
+    (name,) = given
+    message = problem(put(pytorch("None"), "runtime.arguments", given))
+    assert message == f"spec.runtime.arguments.{name} {expected}"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cuda_graph_config": None},
+        {"allreduce_strategy": "NCCL"},
+        {"batch_wait_timeout_ms": 0.5},
+        {"batch_wait_max_tokens_ratio": 1},
+        {"moe_tensor_parallel_size": -1},
+        {"attn_backend": "FLASHINFER"},
+    ],
+)
+def test_values_of_the_type_are_accepted(given: dict[str, Any]) -> None:
+    assert problem(put(pytorch("None"), "runtime.arguments", given)) == ""
+
+
 @pytest.mark.parametrize("version", support("PyTorch").versions)
 def test_no_name_is_set_by_a_field_too(version: str) -> None:
     for method in ("None", "DraftTarget", "NGram", "MTP"):
