@@ -28,7 +28,14 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     yield runtime.frontend
     yield speculation.blocks
     yield from backends.method(model).rules
-    yield from (runtime.dtypes, runtime.parameters, runtime.sources, runtime.storage)
+    yield from (runtime.dtypes, runtime.sources, runtime.storage)
     yield hardware.products
+    # A backend may have a sentence of its own for a parameter.
     yield from backends.of(model).rules
-    yield from (hardware.claims, runtime.sink, runtime.onboarding, hardware.ranks)
+    yield from (
+        runtime.parameters,
+        hardware.claims,
+        runtime.sink,
+        runtime.onboarding,
+        hardware.ranks,
+    )

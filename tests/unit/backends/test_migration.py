@@ -91,7 +91,6 @@ KEPT = {
     "metadata.labels.team": "a",
     "spec.runtime.version": "1.2.1",
     "spec.runtime.image": "registry.example/tritonserver:1",
-    "spec.runtime.parameters.guided_decoding_backend": "xgrammar",
     "spec.target.limits.maxBatchSize": 5,
     "spec.target.kvCache.memoryPercent": 70,
     "spec.verification.mode": "Gate",
@@ -115,6 +114,12 @@ NEEDS = {
     "spec.target.dtype": (BASELINE, "Float32", "Auto, Float16, BFloat16"),
     "spec.target.parallelism.pipeline": (BASE, 2, "set it to 1 and raise tensor"),
     "spec.serving.nodesPerReplica": (BASE, 2, "in one pod"),
+    "spec.runtime.parameters.enable_lora": (BASE, "true", "together with runtime.version 1.3.0"),
+    "spec.runtime.parameters.guided_decoding_backend": (
+        BASE,
+        "xgrammar",
+        "remove it if no client sends one",
+    ),
 }
 
 

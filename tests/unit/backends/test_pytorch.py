@@ -127,7 +127,6 @@ def test_caches_and_limits_are_those_of_the_spec() -> None:
     put(cr, "target.kvCache", {"memoryPercent": 40, "reuse": False, "hostMemoryMiB": 2})
     put(cr, "target.quantization.kvCache", "FP8")
     put(cr, "runtime.chunkedContext", True)
-    put(cr, "runtime.parameters", {"guided_decoding_backend": "xgrammar"})
     written = configuration(cr)
     assert written["kv_cache_config"] == {
         "enable_block_reuse": False,

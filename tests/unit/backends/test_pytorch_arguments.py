@@ -53,6 +53,7 @@ def test_arguments_reach_the_file(version: str) -> None:
             {"trust_remote_code": True},
             "runs code of the checkpoint in the server",
         ),
+        ("None", "1.2.1", {"guided_decoding_backend": "xgrammar"}, "can name a grammar: remove"),
         ("None", "1.2.1", {"moe_config": {"a": "x" * 9000}}, "has more than 8192 bytes"),
     ],
 )
@@ -83,7 +84,7 @@ def test_arguments_are_refused_by_name(
 def test_values_of_another_type_are_refused_with_the_values_to_set(
     given: dict[str, Any], expected: str
 ) -> None:
-    """TensorRT-LLM reads the text "yes" as true, and specdec would not: its plan would be wrong."""
+    """TensorRT-LLM reads the text "yes" as true, and the memory plan of specdec does not."""
     (name,) = given
     message = problem(put(pytorch("None"), "runtime.arguments", given))
     assert message == f"spec.runtime.arguments.{name} {expected}"

@@ -83,6 +83,14 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "remove it, or set runtime.version to a version that has the LLM API of 1.3.0",
         ),
         (
+            "None",
+            "1.2.1",
+            "runtime.parameters",
+            {"guided_decoding_backend": "xgrammar"},
+            "spec.runtime.parameters.guided_decoding_backend is xgrammar, and no request to "
+            "backend PyTorch can name a grammar: remove it",
+        ),
+        (
             "NGram",
             "1.2.1",
             "speculation.penalties",

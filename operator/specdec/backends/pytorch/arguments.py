@@ -1,4 +1,4 @@
-"""`spec.runtime.arguments`: arguments of the LLM API that no field sets, checked by name and type."""
+"""`spec.runtime.arguments`: arguments of the LLM API that no field sets, by name and type."""
 
 import json
 from collections.abc import Mapping
@@ -16,8 +16,9 @@ from specdec.backends.facts import Images
 from specdec.backends.pytorch import generations
 from specdec.backends.rule import invalid, version
 
+# The parameter of engines that serves requests with grammars.
+GRAMMARS = "guided_decoding_backend"
 _FIELD = "spec.runtime.arguments"
-_CODE = "trust_remote_code"
 # Bytes of all names and values as JSON.
 _LIMIT = 8192
 _SHOWN = 60
@@ -102,14 +103,19 @@ def checked(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
+def grammars(model: SpeculativeModel, _: Images) -> Cause | None:
+    """No front end passes a grammar on: the parameter of engines would have no effect."""
+    given = model.spec.runtime.parameters.get(GRAMMARS)
+    if given is None:
+        return None
+    why = _table()["refused"][GRAMMARS]
+    return invalid(f"spec.runtime.parameters.{GRAMMARS} is {given[:_SHOWN]}, and {why}")
+
+
 def _own(model: SpeculativeModel, name: str) -> str:
     """Why an argument is not for users to set; empty where it is."""
-    if name == _CODE:
-        return (
-            f"{_FIELD} has {_CODE}, which runs code of the checkpoint in the server, and no "
-            "Job fetches such code: remove it, and set the source to a checkpoint of an "
-            "architecture that TensorRT-LLM has"
-        )
+    if why := _table()["refused"].get(name):
+        return f"{_FIELD} has {name}, and {why}"
     if field := _table()["fields"].get(name):
         return f"{_FIELD} has {name}, which spec.{field} sets: remove it from arguments"
     method = model.spec.speculation.method

@@ -17,7 +17,8 @@ _MIB = 1 << 20
 # Milliseconds between two checks for clients that have left; the default of the model.
 _CANCELLATION_MS = 100
 # Names of spec.runtime.parameters: each is an argument of the LLM API.
-PARAMETERS = ("enable_lora", "guided_decoding_backend")
+ADAPTERS = "enable_lora"
+PARAMETERS = (ADAPTERS,)
 _SWITCHES = {"true": True, "false": False}
 
 

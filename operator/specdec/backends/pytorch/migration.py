@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api.matrix import support
-from specdec.backends.pytorch.configuration import PARAMETERS
+from specdec.backends.pytorch import arguments, configuration, generations
 
 Body = dict[str, Any]
 FROM, TO = "TensorRT", "PyTorch"
-_ADAPTERS, _ENGINES_ONLY = "enable_lora", "only models that run engines have it"
 _IDENTITY = ("name", "namespace", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NO_ENGINE = "no engine is built"
@@ -110,6 +109,7 @@ def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
         models["spec.speculation.draftTarget.draft"] = speculation["draftTarget"]["draft"]
     for path, model in models.items():
         yield from _formats(path, model)
+    yield from _requests(spec["runtime"].get("parameters", {}))
     stages = target.get("parallelism", {}).get("pipeline", 1)
     if stages > 1 and method != "None":
         yield (
@@ -121,6 +121,23 @@ def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"spec.serving.nodesPerReplica is {nodes}, and backend {TO} serves a replica in one "
             "pod: set it to 1, and choose parallelism or a quantized checkpoint that fits one node"
+        )
+
+
+def _requests(parameters: Mapping[str, str]) -> Iterator[str]:
+    """Parameters without which the server would answer some requests in another way."""
+    field = "spec.runtime.parameters"
+    if parameters.get(configuration.ADAPTERS) == "true":
+        first = next(each.since for each in generations.generations() if each.adapters)
+        yield (
+            f"{field}.{configuration.ADAPTERS} is true, and backend {TO} serves adapters from "
+            f"TensorRT-LLM {first} on: remove it; to keep adapters, add it to the migrated "
+            f"resource together with runtime.version {first}"
+        )
+    if grammars := parameters.get(arguments.GRAMMARS):
+        yield (
+            f"{field}.{arguments.GRAMMARS} is {grammars}, and no request to backend {TO} can name "
+            "a grammar: remove it if no client sends one"
         )
 
 
@@ -175,10 +192,9 @@ def _runtime(runtime: dict[str, Any]) -> Iterator[str]:
             "/app/all_models/llmapi"
         )
     parameters = runtime.get("parameters", {})
-    for name in sorted(parameters.keys() - (set(PARAMETERS) - {_ADAPTERS})):
+    for name in sorted(parameters):
         del parameters[name]
-        why = "it needs TensorRT-LLM 1.3" if name == _ADAPTERS else _ENGINES_ONLY
-        yield f"spec.runtime.parameters.{name} is removed: {why}"
+        yield f"spec.runtime.parameters.{name} is removed: only models that run engines have it"
 
 
 def _lengths(speculation: dict[str, Any]) -> Iterator[str]:

@@ -208,6 +208,7 @@ RULES: tuple[Rule, ...] = (
     processes,
     formats,
     prompts.steps,
+    arguments.grammars,
     arguments.checked,
     lengths,
     load,

@@ -22,7 +22,6 @@ _ARGUMENTS = frozenset(
         "max_num_tokens",
         "enable_chunked_prefill",
         "enable_lora",
-        "guided_decoding_backend",
         "disable_overlap_scheduler",
         "return_perf_metrics",
         "kv_cache_config",
