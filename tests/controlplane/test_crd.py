@@ -120,9 +120,11 @@ def test_server_sets_the_defaults_of_the_model(resources: Resources) -> None:
     ):
         place.update(more)
     spec = resources.create(body)["spec"]
-    assert {**spec["target"], "source": {}} == {**scalars(model.ModelSpec), "source": {}}
+    # An open limit follows from other values, so the API server sets none.
+    filled = {**scalars(model.ModelSpec), "limits": {}}
+    assert {**spec["target"], "source": {}} == {**filled, "source": {}}
     stored = spec["speculation"]["draftTarget"]
-    assert {**block["draft"], "source": {}, **scalars(model.ModelSpec)} == {
+    assert {**block["draft"], "source": {}, **filled} == {
         **stored["draft"],
         "source": {},
     }
@@ -133,6 +135,18 @@ def test_server_sets_the_defaults_of_the_model(resources: Resources) -> None:
     assert spec["suspend"] is False
     assert spec["runtime"] == {"backend": "TensorRT", **scalars(model.Runtime)}
     assert spec["storage"] == {"size": "10Gi"}
+
+
+def test_server_leaves_limits_beside_a_set_one_open(resources: Resources) -> None:
+    """On PyTorch each of them follows from the checkpoint and the memory of the GPU (ADR 0174)."""
+    body = good_resource("pytorch-ngram")
+    body["spec"]["target"]["limits"] = {"maxSeqLen": 900}
+
+    stored = resources.create(body)
+
+    assert stored["spec"]["target"]["limits"] == {"maxSeqLen": 900}
+    limits = model.SpeculativeModel.parse(stored).spec.target.limits
+    assert limits.model_fields_set == {"max_seq_len"}
 
 
 @pytest.mark.parametrize(

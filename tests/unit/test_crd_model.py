@@ -27,6 +27,8 @@ STATUS: dict[str, Any] = SCHEMA["properties"]["status"]
 SCALARS = {int: "integer", bool: "boolean", str: "string"}
 VERBS = "set|remove|leave|choose|lower|raise|put|write|list|correct|rename|use"
 RESOLUTION = re.compile(rf": ({VERBS}) | remove one of them")
+# The operator fills in these fields, and not the API server (ADR 0174).
+LATE = re.compile(r"spec\.(target|speculation\.draftTarget\.draft)\.limits\.\w+")
 OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -54,9 +56,9 @@ def default_differences(field: FieldInfo, schema: dict[str, Any], path: str) -> 
     if isinstance(ours, BaseModel):
         if ours != type(ours)() or schema.get("default", {}) != {}:
             yield f"{path} has a default of its own"
-    elif ours in (None, (), {}):
+    elif ours in (None, (), {}) or LATE.fullmatch(path):
         if "default" in schema:
-            yield f"{path} has no default in the model"
+            yield f"{path} has a default only in the schema"
     elif schema.get("default") != ours:
         yield f"{path} defaults to {ours} in the model, {schema.get('default')} in the schema"
 

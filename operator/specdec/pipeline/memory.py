@@ -43,17 +43,19 @@ def _planned(context: Context) -> Outcome:
         )
     totals = {role: _total(model.gpu(role)) for role in model.models}
     known = {role: total for role, total in totals.items() if total is not None}
-    if unknown := next((role for role in totals if role not in known), None):
-        message = _unknown_gpu(model, unknown)
-        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, message)
     backend = backends.of(model)
     ranks = backend.ranks(model)
-    model = backend.sized(model, context.facts.checkpoints, known["target"])
+    model = backend.sized(model, context.facts.checkpoints, known.get("target", 0))
+    if unknown := next((role for role in totals if role not in known), None):
+        message = _unknown_gpu(model, unknown)
+        outcome = _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, message)
+        return replace(outcome, model=model)
     needs = backend.memory(model, context.facts.checkpoints)
     missing = [role for role in ranks.devices if role not in needs]
     if missing:
         message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
-        return _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
+        outcome = _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
+        return replace(outcome, model=model)
     planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
     if model is context.model:
         return _judge(context, planned, needs)

@@ -28,7 +28,7 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     yield runtime.frontend
     yield speculation.blocks
     yield from backends.method(model).rules
-    yield from (runtime.dtypes, runtime.sources, runtime.storage)
+    yield from (runtime.dtypes, runtime.limits, runtime.sources, runtime.storage)
     yield hardware.products
     # A backend may have a sentence of its own for a parameter.
     yield from backends.of(model).rules

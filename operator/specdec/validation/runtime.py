@@ -112,6 +112,28 @@ def dtypes(model: SpeculativeModel, _: Images) -> Cause | None:
     return None
 
 
+def limits(model: SpeculativeModel, _: Images) -> Cause | None:
+    """A limit does not contradict another one, which may be a default.
+
+    The definition compares only limits that are set.
+    """
+    effective = backends.of(model).sized(model, {}, 0)
+    for role, spec in effective.models.items():
+        own = spec.limits
+        if own.max_input_len >= own.max_seq_len:
+            return invalid(
+                f"limits.maxInputLen of the {role} is {own.max_input_len} and maxSeqLen "
+                f"{own.max_seq_len}, so nothing could be generated: lower maxInputLen or raise "
+                "maxSeqLen"
+            )
+        if own.max_num_tokens < own.max_batch_size:
+            return invalid(
+                f"limits.maxNumTokens of the {role} is {own.max_num_tokens}, below maxBatchSize "
+                f"{own.max_batch_size}: raise maxNumTokens or lower maxBatchSize"
+            )
+    return None
+
+
 def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
     """The release reads each name in `spec.runtime.parameters`, and no typed field sets it."""
     release = version(model)

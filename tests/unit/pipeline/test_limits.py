@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import yaml
 
+from specdec import validation
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
-from support.simulated_cluster import World
-from unit.backends.pytorch_cases import pytorch
+from support.simulated_cluster import IMAGES, World
+from unit.backends.pytorch_cases import problem, pytorch
 from unit.pipeline.planned_memory import H100, L4, planned
 from unit.pipeline.public import alone, checkpoint, spec
 
@@ -108,6 +109,86 @@ def test_server_and_status_get_the_limits_in_effect() -> None:
     (model_yaml,) = [yaml.safe_load(t) for t in texts if "tensor_parallel_size" in t]
     assert model_yaml["max_batch_size"] == 64
     assert model_yaml["max_seq_len"] == 32768
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"maxBatchSize": 16},
+            {"maxBatchSize": 16, "maxInputLen": 8192, "maxSeqLen": 32768, "maxNumTokens": 8192},
+        ),
+        (
+            {"maxSeqLen": 4096},
+            {"maxBatchSize": 64, "maxInputLen": 3584, "maxSeqLen": 4096, "maxNumTokens": 8192},
+        ),
+        # A prompt fits into one step, and is followed by an answer.
+        (
+            {"maxInputLen": 40000},
+            {"maxBatchSize": 64, "maxInputLen": 40000, "maxSeqLen": 41024, "maxNumTokens": 40000},
+        ),
+        # Four of these sequences do not fit, but one does.
+        (
+            {"maxSeqLen": 120000},
+            {"maxBatchSize": 64, "maxInputLen": 8192, "maxSeqLen": 120000, "maxNumTokens": 8192},
+        ),
+        # Requests of 2048 tokens wait for each other.
+        (
+            {"maxBatchSize": 512},
+            {"maxBatchSize": 512, "maxInputLen": 8192, "maxSeqLen": 32768, "maxNumTokens": 8192},
+        ),
+        # Six tokens for each sequence of a step, and prompts in one step.
+        (
+            {"maxNumTokens": 100},
+            {"maxBatchSize": 16, "maxInputLen": 100, "maxSeqLen": 32768, "maxNumTokens": 100},
+        ),
+    ],
+)
+def test_limits_beside_a_set_one_follow_from_checkpoint_and_memory(
+    given: Json, expected: Json
+) -> None:
+    """The defaults of the API beside one limit left prompts of 1024 tokens without a word."""
+    limits, _ = effective(open_limits(limits=given), known("llama-3.1-8b"))
+
+    assert limits == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"maxSeqLen": 900}, (8, 788, 900, 8192)),
+        ({"maxInputLen": 3000}, (8, 3000, 4024, 8192)),
+        ({"maxInputLen": 9000}, (8, 9000, 10024, 9000)),
+        ({"maxNumTokens": 4}, (4, 4, 2048, 4)),
+        ({"maxBatchSize": 9000}, (9000, 1792, 2048, 54000)),
+    ],
+)
+def test_limits_beside_a_set_one_do_not_contradict_it_without_facts(
+    given: Json, expected: tuple[int, ...]
+) -> None:
+    model = SpeculativeModel.parse(open_limits("Some-GPU", limits=given))
+    plan = planned(model, {"target": checkpoint("target", "llama-3.1-8b")}).status["plan"]
+
+    assert "memory" not in plan
+    assert tuple(plan["limits"]["target"].values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"maxSeqLen": 900}, "limits.maxInputLen of the target is 1024 and maxSeqLen 900, so"),
+        ({"maxInputLen": 3000}, "limits.maxInputLen of the target is 3000 and maxSeqLen 2048"),
+        ({"maxNumTokens": 4}, "limits.maxNumTokens of the target is 4, below maxBatchSize 8: "),
+    ],
+)
+def test_limit_that_contradicts_the_default_of_an_engine_is_refused(
+    given: Json, sentence: str
+) -> None:
+    cause = validation.first_problem(alone(H100, spec(limits=given)), IMAGES)
+
+    assert cause is not None
+    assert cause.message.startswith(sentence)
+    assert problem(open_limits(limits=given)) == ""
 
 
 @pytest.mark.parametrize("positions", [None, "many"])

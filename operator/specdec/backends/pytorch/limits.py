@@ -23,6 +23,8 @@ _FULL = 4
 _USUAL = 2048
 _LARGEST_BATCH = 256
 _SHARE = 2
+# Tokens of an answer for which a prompt leaves room where only the prompt is set.
+_ANSWER = 1024
 
 
 def sized(
@@ -31,12 +33,56 @@ def sized(
     gpu_mib: int,
     ranks: RankPlan,
 ) -> SpeculativeModel:
-    """The resource with all limits of the target.
+    """The resource with all limits of the target; those that the spec sets stay.
 
-    It is unchanged if the spec has limits, if a size is not known, or if nothing fits.
+    Where a size is not known or nothing fits, open limits follow from the defaults of the API and
+    from the limits that are set. `gpu_mib` is 0 for a GPU that is not known.
     """
-    if "limits" in model.spec.target.model_fields_set:
+    given = _given(model)
+    if given.keys() == Limits.model_fields.keys() or not gpu_mib:
+        return without_facts(model)
+    # With a set limit, less room than the formula wants is enough if one sequence fits.
+    less = ((1, _SHARE), (1, 0)) if given else ()
+    for full, share in ((_FULL, _SHARE), *less):
+        for longest in _lengths(model, checkpoints):
+            for batch in _batches(model):
+                changed = _with(model, longest, batch)
+                room = _room(changed, checkpoints, gpu_mib, ranks)
+                if room >= max(full * longest, share * batch * min(_USUAL, longest)):
+                    return changed
+    return without_facts(model)
+
+
+def without_facts(model: SpeculativeModel) -> SpeculativeModel:
+    """The resource with the limits that hold where neither checkpoint nor GPU is known."""
+    given = _given(model)
+    if not given or given.keys() == Limits.model_fields.keys():
         return model
+    usual = Limits()
+    longest = max(usual.max_seq_len, given.get("max_input_len", 0) + _ANSWER)
+    longest = given.get("max_seq_len", longest)
+    batch = min(usual.max_batch_size, given.get("max_num_tokens", _STEP))
+    return _with(model, longest, given.get("max_batch_size", batch))
+
+
+def _given(model: SpeculativeModel) -> dict[str, int]:
+    """The limits that the spec sets."""
+    target = model.spec.target
+    if "limits" not in target.model_fields_set:
+        return {}
+    return {name: getattr(target.limits, name) for name in target.limits.model_fields_set}
+
+
+def _lengths(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> Iterator[int]:
+    """Sequence lengths from the longest, each half of the one before; none if not known.
+
+    A length that the spec sets is the only one. Others leave room for an answer to the longest
+    prompt.
+    """
+    given = _given(model)
+    if "max_seq_len" in given:
+        yield given["max_seq_len"]
+        return
     positions = [
         checkpoint.facts.get("maxPosition")
         for role, checkpoint in checkpoints.items()
@@ -44,31 +90,33 @@ def sized(
     ]
     known = [number for number in positions if isinstance(number, int)]
     if not known or len(known) < len(positions):
-        return model
+        return
     most = min(known) - methods.of(model).positions_beyond(model)
-    for longest in _lengths(most):
-        for batch in _batches():
-            changed = _with(model, longest, batch)
-            room = _room(changed, checkpoints, gpu_mib, ranks)
-            if room >= max(_FULL * longest, _SHARE * batch * min(_USUAL, longest)):
-                return changed
-    return model
-
-
-def _lengths(most: int) -> Iterator[int]:
-    """Sequence lengths from the longest, each half of the one before."""
     length = min(most, _LONGEST)
-    while length >= min(_SHORTEST, most) and length > 1:
+    if (prompt := given.get("max_input_len", 0)) >= length:
+        length = min(most, prompt + _ANSWER)
+    while length >= min(_SHORTEST, most) and length > max(1, prompt):
         yield length
         length //= 2
 
 
-def _batches() -> Iterator[int]:
-    """Batch sizes from the largest, each half of the one before."""
+def _batches(model: SpeculativeModel) -> Iterator[int]:
+    """Batch sizes from the largest, each half of the one before; only the one that is set."""
+    given = _given(model)
+    if "max_batch_size" in given:
+        yield given["max_batch_size"]
+        return
     batch = _LARGEST_BATCH
+    while batch > 1 and batch * _step(model) > given.get("max_num_tokens", _STEP * batch):
+        batch //= 2
     while batch:
         yield batch
         batch //= 2
+
+
+def _step(model: SpeculativeModel) -> int:
+    """Tokens of one sequence in a step that verifies its draft tokens."""
+    return 1 + methods.of(model).max_draft_len(model)
 
 
 def _with(model: SpeculativeModel, longest: int, batch: int) -> SpeculativeModel:
@@ -77,15 +125,19 @@ def _with(model: SpeculativeModel, longest: int, batch: int) -> SpeculativeModel
     An eighth of the longest sequence is left for the answer. Without chunked context, a prompt has
     to fit into one step.
     """
+    given = _given(model)
     prompt = max(longest - max(longest // 8, 1), 1)
+    tokens = max(_STEP, batch * _step(model))
     if not model.spec.runtime.chunked_context:
-        prompt = min(prompt, _STEP)
-    limits = Limits(
-        max_batch_size=batch,
-        max_input_len=prompt,
-        max_seq_len=longest,
-        max_num_tokens=max(_STEP, batch * (1 + methods.of(model).max_draft_len(model))),
-    )
+        prompt = min(prompt, given.get("max_num_tokens", _STEP))
+        tokens = max(tokens, given.get("max_input_len", 0))
+    values = {
+        "max_batch_size": batch,
+        "max_input_len": prompt,
+        "max_seq_len": longest,
+        "max_num_tokens": tokens,
+    }
+    limits = Limits(**{**values, **given})
     target = model.spec.target.model_copy(update={"limits": limits})
     return model.model_copy(update={"spec": model.spec.model_copy(update={"target": target})})
 
