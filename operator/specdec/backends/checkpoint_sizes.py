@@ -77,7 +77,13 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
         tied=tied,
         experts_per_token=experts + int(facts.get("sharedExperts") or 0),
         cache_width=int(facts.get("cacheWidth") or 0) or None,
+        routed=int(facts.get("expertParameters") or 0),
     )
+
+
+def is_mixture(checkpoint: Checkpoint) -> bool:
+    """Whether the checkpoint is a mixture of experts."""
+    return _experts(checkpoint.facts) > 1
 
 
 def _parameters(checkpoint: Checkpoint) -> int:

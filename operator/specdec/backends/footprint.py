@@ -30,6 +30,7 @@ class Sizes:
         experts_per_token: how many experts a token passes, 1 for a dense model.
         cache_width: elements of a token in one layer's cache that every rank holds whole; None
             where the cache holds keys and values of heads.
+        routed: parameters of all routed experts; 0 for a dense model.
     """
 
     vocab: int
@@ -43,6 +44,7 @@ class Sizes:
     tied: bool = False
     experts_per_token: int = 1
     cache_width: int | None = None
+    routed: int = 0
 
     @property
     def embedding(self) -> int:
@@ -70,6 +72,8 @@ class EngineSizes:
         head_layers: layers of draft heads that keep keys and values.
         gathers_logits: whether the logits of every step go to the other model or the client.
         file_bytes: bytes of all rank files of a prebuilt engine, which count as its weights.
+        attention_data: attention data parallelism: tensor parallelism divides routed experts
+            alone, and each rank has requests and a cache of its own.
     """
 
     sizes: Sizes
@@ -86,6 +90,12 @@ class EngineSizes:
     head_layers: int = 0
     gathers_logits: bool = False
     file_bytes: int | None = None
+    attention_data: bool = False
+
+    @property
+    def split(self) -> int:
+        """Ranks that share what tensor parallelism divides beside routed experts."""
+        return 1 if self.attention_data else self.tensor
 
 
 @dataclass(frozen=True)
@@ -130,15 +140,20 @@ def footprint(engine: EngineSizes) -> Footprint:
 
 
 def _weights(engine: EngineSizes) -> int:
-    """The weights of a rank: tensor parallelism splits all of them except the embedding."""
+    """The weights of a rank: tensor parallelism splits all of them except the embedding.
+
+    With attention data parallelism it splits routed experts alone.
+    """
     ranks = engine.tensor * engine.pipeline
     if engine.file_bytes is not None:
         return math.ceil(engine.file_bytes / ranks)
-    ends = float(engine.sizes.embedding)
+    body, ends = engine.sizes.body, float(engine.sizes.embedding)
     if engine.pipeline == 1:
-        ends += engine.sizes.embedding / engine.tensor
+        ends += engine.sizes.embedding / engine.split
+    if engine.attention_data:
+        body += (engine.tensor - 1) * max(body - engine.sizes.routed, 0)
     return math.ceil(
-        engine.sizes.body * engine.bytes_per_body_parameter / ranks + ends * engine.bytes_per_value
+        body * engine.bytes_per_body_parameter / ranks + ends * engine.bytes_per_value
     )
 
 
@@ -149,10 +164,13 @@ def _activations(engine: EngineSizes) -> int:
     and their product. TensorRT reuses the memory of tensors that are not live at the same time, so
     the sum is an upper bound.
     """
-    sizes, tensor = engine.sizes, engine.tensor
+    sizes = engine.sizes
     attention = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
     inner = 3 * sizes.intermediate * sizes.experts_per_token
-    width = 4 * sizes.hidden + math.ceil((attention + inner) / tensor)
+    width = 4 * sizes.hidden + math.ceil((attention + inner) / engine.split)
+    if engine.attention_data and sizes.routed:
+        # The experts of a rank read the tokens of all ranks, and return as many.
+        width += 2 * engine.tensor * sizes.hidden
     # `trtllm-build` raises max_num_tokens until one step holds a token and the draft tokens of
     # each of max_batch_size sequences.
     tokens = max(engine.max_num_tokens, engine.max_batch_size * (1 + engine.draft_len))
@@ -171,5 +189,5 @@ def _kv_per_token(engine: EngineSizes) -> int:
     layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
     if engine.sizes.cache_width is not None:
         return layers * engine.sizes.cache_width * engine.bytes_per_kv_element
-    heads = math.ceil(engine.sizes.kv_heads / engine.tensor)
+    heads = math.ceil(engine.sizes.kv_heads / engine.split)
     return 2 * layers * heads * engine.sizes.head_dim * engine.bytes_per_kv_element

@@ -31,15 +31,16 @@ def facts(config: Config) -> dict[str, int | str | None]:
     Returns:
         nextTokenLayers (for multi-token prediction), expertsPerToken (routed experts that a token
         passes), sharedExperts (experts that every token passes), expertSize (the width of an
-        expert), and cacheWidth: elements of a token in one layer's cache, for multi-head latent
-        attention alone, whose ranks all hold the whole cache. With that attention, headDim is the
-        width of a query.
+        expert), expertParameters (of all routed experts), and cacheWidth: elements of a token in
+        one layer's cache, for multi-head latent attention alone, whose ranks all hold the whole
+        cache. With that attention, headDim is the width of a query.
     """
     return {
         "nextTokenLayers": optional_number(config, "num_nextn_predict_layers"),
         "expertsPerToken": _first(config, (*_EXPERTS_PER_TOKEN, *_EXPERTS_PER_TOKEN_OLDER)),
         "sharedExperts": _first(config, _SHARED_EXPERTS),
         "expertSize": _first(config, ("moe_intermediate_size",)),
+        "expertParameters": _expert_parameters(config),
         "cacheWidth": _sum(config, "kv_lora_rank", "qk_rope_head_dim"),
         **_latent(config),
     }
@@ -98,14 +99,30 @@ def parameters(config: Config) -> int | None:
     attention = _attention(config, sizes["hidden"])
     if not experts or not width or not attention or not all(sizes.values()):
         return None
-    dense = min(optional_number(config, "first_k_dense_replace") or 0, sizes["layers"])
-    # A layer that predicts a further token is a whole layer with experts.
-    mixed = sizes["layers"] - dense + (optional_number(config, "num_nextn_predict_layers") or 0)
+    dense, mixed = _layers(config)
     shared = _first(config, _SHARED_EXPERTS) or 0
     feed_forward = dense * sizes["intermediate"] + mixed * (experts + shared) * width
     tied = config.get("tie_word_embeddings") is True
     ends = sizes["vocab"] * sizes["hidden"] * (1 if tied else 2)
     return (dense + mixed) * attention + 3 * sizes["hidden"] * feed_forward + ends
+
+
+def _layers(config: Config) -> tuple[int, int]:
+    """The numbers of dense layers and of layers with experts."""
+    layers = optional_number(config, "num_hidden_layers") or 0
+    dense = min(optional_number(config, "first_k_dense_replace") or 0, layers)
+    # A layer that predicts a further token is a whole layer with experts.
+    return dense, layers - dense + (optional_number(config, "num_nextn_predict_layers") or 0)
+
+
+def _expert_parameters(config: Config) -> int | None:
+    """Parameters of all routed experts; None for a dense model, or if a width is not stated."""
+    experts = _first(config, _EXPERTS) or 0
+    width = _first(config, ("moe_intermediate_size", "intermediate_size")) or 0
+    hidden = optional_number(config, "hidden_size") or 0
+    _, mixed = _layers(config)
+    total = 3 * hidden * mixed * experts * width
+    return total if 0 < total < INTEGER_LIMIT else None
 
 
 def _attention(config: Config, hidden: int) -> int:

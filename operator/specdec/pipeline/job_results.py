@@ -53,6 +53,7 @@ class CheckpointFacts(SectionModel):
     experts_per_token: Size | None = None
     shared_experts: Size | None = None
     expert_size: Size | None = None
+    expert_parameters: Size | None = None
     cache_width: Size | None = None
     dtype: Text | None = None
     parameters: Size | None = None

@@ -14,8 +14,11 @@ from unit.mixtures import DEEPSEEK_R1, MIXTRAL, QWEN3_MOE
 @pytest.mark.parametrize(
     ("configuration", "expected"),
     [
-        (MIXTRAL, {"expertsPerToken": 2}),
-        (QWEN3_MOE, {"expertsPerToken": 8, "expertSize": 768}),
+        (MIXTRAL, {"expertsPerToken": 2, "expertParameters": 45_097_156_608}),
+        (
+            QWEN3_MOE,
+            {"expertsPerToken": 8, "expertSize": 768, "expertParameters": 28_991_029_248},
+        ),
         (
             DEEPSEEK_R1,
             {
@@ -23,6 +26,8 @@ from unit.mixtures import DEEPSEEK_R1, MIXTRAL, QWEN3_MOE
                 "expertsPerToken": 8,
                 "sharedExperts": 1,
                 "expertSize": 2048,
+                # 59 layers of 256 experts, one of them for the prediction of a further token.
+                "expertParameters": 665_183_059_968,
                 # 512 of keys and values, and 64 of the rotary embedding.
                 "cacheWidth": 576,
                 "headDim": 192,

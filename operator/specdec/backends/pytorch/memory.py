@@ -8,6 +8,7 @@ from specdec.backends.checkpoint_sizes import (
     AUTO_BYTES,
     DTYPE_BYTES,
     bytes_per_stored_parameter,
+    is_mixture,
     sizes_of,
 )
 from specdec.backends.facts import Checkpoint
@@ -52,6 +53,9 @@ def _engine(
     if sizes is None or (compressed and sizes.cache_width is None):
         return None
     method, is_target = methods.of(model), role == "target"
+    shares = method.splits_attention(model)
+    if not shares and is_mixture(checkpoint) and not sizes.routed:
+        return None
     dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
     heads = checkpoints.get("heads") if is_target else None
     return EngineSizes(
@@ -67,4 +71,5 @@ def _engine(
         draft_len=method.max_draft_len(model),
         head_bytes=heads.bytes if heads else 0,
         head_layers=method.head_cache_layers if is_target else 0,
+        attention_data=not shares,
     )
