@@ -38,12 +38,12 @@ COPY requirements-packages.txt ./
 RUN pip install --require-hashes --only-binary :all: --no-deps --no-compile \
                 --target /opt/specdec/packages -r requirements-packages.txt
 # For manifests/samples/reference-pair.yaml.
-COPY operator/specdec/payload/pair/target /opt/specdec/pair/target
-COPY operator/specdec/payload/pair/draft /opt/specdec/pair/draft
+COPY operator/specdec/images/pair/target /opt/specdec/pair/target
+COPY operator/specdec/images/pair/draft /opt/specdec/pair/draft
 COPY pyproject.toml hatch_build.py README.md ./
 COPY operator operator
 COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \
-     operator/specdec/payload/models/tensorrt_llm_bls/
+     operator/specdec/images/models/tensorrt_llm_bls/
 RUN pip install --no-index --no-deps --no-build-isolation . \
  && rm -rf /build/*
 WORKDIR /
@@ -56,14 +56,14 @@ WORKDIR /build
 COPY requirements-reference.txt ./
 RUN pip install --require-hashes --only-binary :all: -r requirements-reference.txt
 # The server alone first, with an empty backend folder beside it: it is large and seldom changes.
-COPY operator/specdec/payload/backend/install.py layout/install.py
+COPY operator/specdec/images/backend/install.py layout/install.py
 RUN mkdir layout/tensorrtllm \
  && python3 layout/install.py --source download --dest /opt/tritonserver \
  && rm -rf /opt/wheels /build/layout
-COPY operator/specdec/payload/backend/tensorrtllm /opt/tritonserver/backends/tensorrtllm
+COPY operator/specdec/images/backend/tensorrtllm /opt/tritonserver/backends/tensorrtllm
 # The stand-in of the LLM API converts checkpoints when it loads, and reads text.
-COPY operator/specdec/payload/build /opt/tritonserver/backends/tensorrtllm/build
-COPY operator/specdec/payload/models/shared /opt/tritonserver/backends/tensorrtllm/text
+COPY operator/specdec/images/build /opt/tritonserver/backends/tensorrtllm/build
+COPY operator/specdec/images/models/shared /opt/tritonserver/backends/tensorrtllm/text
 # Compiled here: the root file system of a pod is read-only, so a start could not keep it.
 RUN python3 -m compileall -q /opt/tritonserver/backends/tensorrtllm
 WORKDIR /

@@ -11,7 +11,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _OPERATOR = Path(__file__).parent / "operator"
-_NAME = "specdec/payload/models/tensorrt_llm_bls/libtriton_specdec.source"
+_NAME = "specdec/images/models/tensorrt_llm_bls/libtriton_specdec.source"
 
 
 class LibraryDigest(BuildHookInterface[Any]):

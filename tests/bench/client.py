@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from bench.baseline.cycle import build
 from bench.baseline.load import BLS, LENGTH, repository, serving
 from cluster import binaries
-from specdec.bench import Report as Answered
-from specdec.bench import Settings, measure
-from specdec.bench.endpoint import Protocol, endpoint
-from specdec.bench.exchange import Exchange, sample, undisturbed
 from specdec.client.connection import Connection
+from specdec.client.load import Report as Answered
+from specdec.client.load import Settings, measure
+from specdec.client.load.endpoint import Protocol, endpoint
+from specdec.client.load.exchange import Exchange, sample, undisturbed
 from support.bench_report import Report
 from support.triton_server import Server as Triton
 

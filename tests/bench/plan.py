@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from specdec.controller.settings import Settings
-from specdec.dry_run.plan import Json, make
-from specdec.dry_run.rendering import files
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import Json, make
+from specdec.tools.dry_run.rendering import files
+from specdec.tools.dry_run.resource import read
 from support.bench_report import Report
 
 SAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "samples"

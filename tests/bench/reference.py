@@ -23,16 +23,16 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer
 
 from bench.baseline.bare import Bare
-from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig, Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVPool
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
-from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
-from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence
-from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
+from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig, Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.kv import KVPool
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.sequence import Sequence
+from specdec.images.backend.tensorrtllm.reference_engine.weights import load
 from support.bench_report import Report
 
-PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
+PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "images"
 Ids = npt.NDArray[np.int64]
 CONTEXT = 128
 STEPS = 40

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from campaigns.served_pairs import MAX_DRAFT_TOKENS, PAIR, Drafts, ServedPair
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling
 
 LONGEST = 32
 # Share of the prompts that end shortly before the sequence limit.

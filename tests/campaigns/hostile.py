@@ -95,7 +95,7 @@ def program(name: str, upstream: int) -> Iterator[Program]:
             options |= {"--tokenizer": str(folder)}
             del options["--chat-template"]
         else:
-            module = "specdec.openai.proxy"
+            module = "specdec.images.openai.proxy"
             options |= {"--upstream": f"127.0.0.1:{upstream}", "--metrics-port": str(metrics)}
         arguments = (part for pair in options.items() for part in pair)
         command = [sys.executable, "-m", module, *arguments]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Update
-from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Update
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 
 _ANSWER_SECONDS = 300.0
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from campaigns import letters, serving_tables
 from campaigns.served_pairs import Drafts
 from campaigns.table import Floats
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling, probabilities
 from support.bench_report import Report
 from support.triton_client import ask
 from support.triton_server import Server

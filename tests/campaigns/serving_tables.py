@@ -13,7 +13,7 @@ import numpy as np
 from campaigns import letters
 from campaigns.served_pairs import Drafts, speculating
 from campaigns.table import LONGEST, Floats
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_server import ROOT, Server, installed_server

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specdec.payload.backend.tensorrtllm.reference_engine import wire
-from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer
-from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
-from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
-from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
-from specdec.payload.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
+from specdec.images.backend.tensorrtllm.reference_engine import wire
+from specdec.images.backend.tensorrtllm.reference_engine.answers import answer
+from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig
+from specdec.images.backend.tensorrtllm.reference_engine.inputs import Call
+from specdec.images.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
+from specdec.images.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
 
 Floats = npt.NDArray[np.float32]
 LONGEST = 4096

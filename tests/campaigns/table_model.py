@@ -11,7 +11,7 @@ import triton_python_backend_utils as pb_utils
 
 from campaigns.serving_tables import seed
 from campaigns.table import TableEngine
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from cluster import ClusterError
 from controlplane.operating import Lab, until
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 
 
 def specdec(lab: Lab, *arguments: str, user: Path | None = None) -> Result:

@@ -1,8 +1,8 @@
 """Converts the verdict of `specdec plan` to the API server's messages, to compare the two."""
 
 from specdec.api import model
-from specdec.dry_run.admission import Admission
-from specdec.dry_run.admission.problem import Kind
+from specdec.tools.dry_run.admission import Admission
+from specdec.tools.dry_run.admission.problem import Kind
 
 TYPES = ("object", "array", "string", "integer", "boolean")
 Causes = list[tuple[str, str]]

@@ -22,8 +22,8 @@ from cluster.handle import Cluster
 from cluster.processes import DEADLINE_SECONDS
 from cluster.progress import report
 from controlplane.operating import until
-from specdec.openai.load import Load
-from specdec.openai.metrics import Metrics
+from specdec.images.openai.load import Load
+from specdec.images.openai.metrics import Metrics
 from support.ports import reserved
 
 MODULE = "sigs.k8s.io/gateway-api-inference-extension"

@@ -5,7 +5,7 @@ from typing import Any
 
 from controlplane.operating import Lab, Object, until
 from specdec.api import names
-from specdec.dry_run.simulated_cluster import measurement_result
+from specdec.tools.dry_run.simulated_cluster import measurement_result
 
 LIMITS = {"maxBatchSize": 16, "maxInputLen": 256, "maxSeqLen": 512, "maxNumTokens": 4096}
 FACTS = {

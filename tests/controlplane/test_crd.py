@@ -19,7 +19,7 @@ from specdec.api.methods.lookahead import Lookahead
 from specdec.api.methods.medusa import Medusa
 from specdec.api.methods.re_drafter import ReDrafter
 from specdec.api.serving import Serving
-from specdec.dry_run.admission import admit
+from specdec.tools.dry_run.admission import admit
 from support import crd_cases
 from support.crd_cases import Case, good_resource
 

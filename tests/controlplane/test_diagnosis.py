@@ -14,8 +14,8 @@ from cluster import ControlPlane
 from controlplane.kubelet import LogNode, log_node
 from controlplane.operating import Object, until
 from controlplane.pipeline import resource
-from specdec.cli.app import app
-from specdec.inspect import logs
+from specdec.tools.cli.app import app
+from specdec.tools.inspect import logs
 
 pytestmark = pytest.mark.controlplane
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_logs_come_from_every_pod(
 
     node.logs.pop(("pair-0", "openai"))
     monkeypatch.setattr(logs, "INTERVAL", 0.1)
-    monkeypatch.setattr("specdec.cli.options.print_text", write)
+    monkeypatch.setattr("specdec.tools.cli.options.print_text", write)
     result = specdec(bare, "logs", "pair", "-n", namespace, "-f")
     assert result.exit_code == 0, result.output
     assert result.stderr.endswith(f"specdec: {namespace}/pair was deleted\n")

@@ -15,9 +15,9 @@ from cluster import ControlPlane
 from controlplane.offline_verdict import Causes, offline_causes
 from controlplane.specm import Object, RefusedError, Resources
 from specdec.api.model import API_VERSION, KIND
-from specdec.dry_run.admission import admit
-from specdec.dry_run.admission.definition import definition
-from specdec.dry_run.yaml_reader import documents
+from specdec.tools.dry_run.admission import admit
+from specdec.tools.dry_run.admission.definition import definition
+from specdec.tools.dry_run.yaml_reader import documents
 from support.crd_cases import good_resource
 from support.crd_mutations import mutations
 

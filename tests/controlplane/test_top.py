@@ -9,7 +9,7 @@ import yaml
 
 from controlplane.commanding import specdec
 from controlplane.operating import Lab, until
-from specdec.inspect import top
+from specdec.tools.inspect import top
 from support.fake_api import Api, pages, serving
 from support.metrics_page import LATER, page
 

@@ -20,7 +20,7 @@ from controlplane.pipeline import (
     unwritten,
     verified,
 )
-from specdec.dry_run.simulated_cluster import measurement_result
+from specdec.tools.dry_run.simulated_cluster import measurement_result
 
 pytestmark = pytest.mark.controlplane
 

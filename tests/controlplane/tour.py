@@ -21,7 +21,7 @@ from specdec.api import names
 from specdec.api.kinds import PLURALS
 from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
-from specdec.dry_run.simulated_cluster import measurement_result
+from specdec.tools.dry_run.simulated_cluster import measurement_result
 
 # Checks of the states that a resource must reach, in order.
 Way = Iterator[Callable[[], bool]]

@@ -229,6 +229,6 @@ def _pods(kubectl: Kubectl, namespace: str) -> str:
 
 def prompts(count: int) -> list[str]:
     """Return held-out prompts that ship with the pair."""
-    file = Path(ROOT, "operator/specdec/payload/pair/prompts.jsonl")
+    file = Path(ROOT, "operator/specdec/images/pair/prompts.jsonl")
     lines = file.read_text(encoding="utf-8").splitlines()[:count]
     return [json.loads(line)["prompt"] for line in lines]

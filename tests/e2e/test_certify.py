@@ -66,7 +66,7 @@ def start(login: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
     short = ("--prompts", "4", "--output-tokens", "16", "--timeout", "8")
     argv = ("certify", "--backend", "Reference", "-o", str(out), *short)
     process = subprocess.Popen(
-        [sys.executable, "-m", "specdec.cli", *argv, *arguments],
+        [sys.executable, "-m", "specdec.tools.cli", *argv, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

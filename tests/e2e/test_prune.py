@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from e2e.world import SHARED, World, model
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 
 
 def pruned(world: World, *options: str) -> list[dict[str, object]]:

@@ -84,7 +84,7 @@ def name(request: pytest.FixtureRequest, world: World, services: None) -> Iterat
 
 def specdec(*arguments: str) -> Object:
     """Run a command, check that it succeeds, and return the last JSON object of its output."""
-    argv = [sys.executable, "-m", "specdec.cli", *arguments, "--json"]
+    argv = [sys.executable, "-m", "specdec.tools.cli", *arguments, "--json"]
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
     )

@@ -119,7 +119,7 @@ def verify(world: World, url: str, *arguments: str) -> tuple[int, str, str]:
         "PATH": os.pathsep.join((str(binaries.path("kubectl").parent), os.environ["PATH"])),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "specdec.cli", *argv],
+        [sys.executable, "-m", "specdec.tools.cli", *argv],
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,

@@ -12,7 +12,7 @@ from typing import Any
 
 from golden import delta
 from golden.documents import digests, documents
-from specdec.dry_run.rendering import dump
+from specdec.tools.dry_run.rendering import dump
 from support.documents import load
 from support.golden_cases import CASES, HERE, generated
 

@@ -88,7 +88,7 @@ class Report:
 
         The two start in turns, so both meet the same load.
         """
-        command = [sys.executable, "-m", "specdec.cli", *arguments]
+        command = [sys.executable, "-m", "specdec.tools.cli", *arguments]
         pairs = [(_run(command), _run([sys.executable, "-c", "pass"])) for _ in range(runs)]
         self.figure(f"{name}_seconds", [ours for ours, _ in pairs], "s")
         ratios = [ours / bare for ours, bare in pairs]

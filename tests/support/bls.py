@@ -21,7 +21,7 @@ from cluster.progress import Report, report
 from specdec.triton.library_digest import CRATES, digest
 
 WORKSPACE = Path(__file__).resolve().parents[2] / "operator" / "bls"
-PACKAGED = WORKSPACE.parent / "specdec" / "payload" / "models" / "tensorrt_llm_bls"
+PACKAGED = WORKSPACE.parent / "specdec" / "images" / "models" / "tensorrt_llm_bls"
 FILE = "libtriton_specdec.so"
 SOURCE = "libtriton_specdec.source"
 _TIMEOUT_SECONDS = 1500.0

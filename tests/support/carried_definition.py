@@ -3,10 +3,10 @@
 `make generate` runs it as `python -m support.carried_definition`; a test compares the two.
 """
 
-from specdec.dry_run.admission.definition import FILE, carried
+from specdec.tools.dry_run.admission.definition import FILE, carried
 from support.documents import CRD, definition
 
-CARRIED = CRD.parents[1] / "operator" / "specdec" / "dry_run" / "admission" / FILE
+CARRIED = CRD.parents[1] / "operator" / "specdec" / "tools" / "dry_run" / "admission" / FILE
 
 
 def text() -> str:

@@ -20,8 +20,8 @@ from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
 from specdec.backends.tensorrt import image
-from specdec.dry_run.plan import repository as repository_files
-from specdec.pipeline import repository
+from specdec.pipeline.stages import repository
+from specdec.tools.dry_run.plan import repository as repository_files
 from specdec.triton import launch, library
 from specdec.triton.repository import RepositoryPlan, render
 from support.documents import load

@@ -1,7 +1,7 @@
 """Runs `specdec migrate` on the TensorRT samples."""
 
 from specdec.backends.pytorch.migration import Body, Migration, migrate
-from specdec.dry_run.resource import load
+from specdec.tools.dry_run.resource import load
 from support.golden_cases import SAMPLES
 
 ENGINES = {name: path for name, path in SAMPLES.items() if name.startswith("tensorrt-")}

@@ -31,7 +31,7 @@ class OpenAIEndpoint:
         self._reserved = ExitStack()
         (self.port,) = self._reserved.enter_context(reserved(1))
         self._command = [
-            *(sys.executable, "-m", "specdec.openai", "--served-model-name", MODEL),
+            *(sys.executable, "-m", "specdec.images.openai", "--served-model-name", MODEL),
             *("--url", grpc_url, "--host", "127.0.0.1", "--port", str(self.port)),
             *("--tokenizer", str(tokenizer), *options),
         ]

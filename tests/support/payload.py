@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MODELS = Path(__file__).parents[2] / "operator" / "specdec" / "payload" / "models"
+MODELS = Path(__file__).parents[2] / "operator" / "specdec" / "images" / "models"
 
 
 def load(name: str) -> Any:

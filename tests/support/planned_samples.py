@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from specdec.backends.facts import Images
-from specdec.dry_run.plan import Plan, make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")

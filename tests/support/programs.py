@@ -6,7 +6,7 @@ from pathlib import Path
 
 from specdec.triton import launch
 
-FOLDER = Path(launch.__file__).parents[1] / "payload" / "serving"
+FOLDER = Path(launch.__file__).parents[1] / "images" / "serving"
 
 
 def local(argv: Sequence[str]) -> list[str]:

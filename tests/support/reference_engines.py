@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
-from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Scheduler
-from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
+from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.weights import load
 
-PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "payload"
+PAYLOAD = Path(__file__).resolve().parents[2] / "operator" / "specdec" / "images"
 BUILD = PAYLOAD / "build" / "build_engine.py"
 _DRAFTS = 16
 

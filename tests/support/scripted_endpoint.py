@@ -1,6 +1,6 @@
 """The OpenAI endpoint as its program starts it, with a script in place of the Triton server.
 
-Run it with `python -m support.scripted_endpoint` and the options of `specdec.openai`. Each
+Run it with `python -m support.scripted_endpoint` and the options of `specdec.images.openai`. Each
 request gets one piece of text. A prompt that contains `HOLD` gets no piece, and one that contains
 `ENDLESS` gets pieces until its client leaves.
 """
@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from specdec.client.model_names import BLS
 from specdec.client.request import Request
-from specdec.openai import __main__ as program
-from specdec.openai.assembly import Piece
-from specdec.openai.request import Served
-from specdec.openai.triton import DEFAULT, Options
+from specdec.images.openai import __main__ as program
+from specdec.images.openai.assembly import Piece
+from specdec.images.openai.request import Served
+from specdec.images.openai.triton import DEFAULT, Options
 from specdec.triton import contract
 
 HOLD, ENDLESS = "hold on", "endless"

@@ -11,12 +11,12 @@ from typing_extensions import override
 
 from specdec.api import names
 from specdec.backends.facts import Images
-from specdec.dry_run import simulated_cluster
-from specdec.dry_run.simulated_cluster import NOW, STAMP, Json
-from specdec.dry_run.simulated_cluster import ended_pod_status as ended
-from specdec.dry_run.simulated_cluster import measurement_result as measured
-from specdec.dry_run.simulated_cluster import merge_metadata as merge
 from specdec.pipeline.observed import Neighbours, Observed
+from specdec.tools.dry_run import simulated_cluster
+from specdec.tools.dry_run.simulated_cluster import NOW, STAMP, Json
+from specdec.tools.dry_run.simulated_cluster import ended_pod_status as ended
+from specdec.tools.dry_run.simulated_cluster import measurement_result as measured
+from specdec.tools.dry_run.simulated_cluster import merge_metadata as merge
 
 __all__ = [
     "FACTS",

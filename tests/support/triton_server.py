@@ -25,7 +25,7 @@ from specdec.triton.launch import CONNECTION_AGE, Tls, server_argv
 from support.ports import reserved
 
 ROOT = Path(__file__).parents[2]
-PAYLOAD = ROOT / "operator" / "specdec" / "payload"
+PAYLOAD = ROOT / "operator" / "specdec" / "images"
 _NATIVE = f'backend: "{library.BACKEND}"'
 
 

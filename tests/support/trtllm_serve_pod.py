@@ -19,7 +19,7 @@ from typing import Any, Self
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.api import names
 from specdec.desired.trtllm_serve import PORT, PORTS
-from specdec.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import Plan
 from specdec.triton import start
 from support import trtllm_serve
 from support.ports import reserved

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from cluster.processes import until
-from specdec.payload.serving import streams
+from specdec.images.serving import streams
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import RefusedError, stream
 from support.triton_server import Server

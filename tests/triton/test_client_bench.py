@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from bench.baseline.load import reads
 from cluster.processes import until
-from specdec.bench import Settings, measure
-from specdec.bench.endpoint import Protocol, endpoint
-from specdec.bench.exchange import OUTPUTS, sample
-from specdec.cli.app import app
 from specdec.client.connection import Connection
+from specdec.client.load import Settings, measure
+from specdec.client.load.endpoint import Protocol, endpoint
+from specdec.client.load.exchange import OUTPUTS, sample
 from specdec.client.model_names import BLS
 from specdec.client.sampling import strings
+from specdec.tools.cli.app import app
 from support.triton_server import Server
 
 COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client import Client, Connection, Request
 from specdec.client.generate import Protocol
+from specdec.tools.cli.app import app
 from support.triton_server import Server
 
 PROMPT = "def read_lines(path):\n"

@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client import BadRequestError, Connection
 from specdec.client.infer import Inference, Output, infer
+from specdec.tools.cli.app import app
 from support.shipped_pair import PAIR
 from support.triton_client import ask, tokens
 from support.triton_server import Server

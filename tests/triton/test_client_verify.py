@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry, built_in
 from specdec.client.verification import Options, Verification, verify
+from specdec.tools.cli.app import app
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_server import Server
 

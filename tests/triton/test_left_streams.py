@@ -13,7 +13,7 @@ import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.client.model_names import BLS, ENSEMBLE, TARGET
-from specdec.payload.serving import streams
+from specdec.images.serving import streams
 from specdec.triton.repository import RepositoryPlan, render
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR

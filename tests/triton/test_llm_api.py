@@ -22,20 +22,20 @@ import pytest
 import yaml
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.dataset import Entry
 from specdec.client.generate import Protocol
 from specdec.client.grpc_calls import Server as GrpcServer
 from specdec.client.llm_api_path import LlmApiModel
+from specdec.client.load import Settings, measure
 from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
-from specdec.dry_run.plan import Plan as DryRun
+from specdec.images.serving import engines
 from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
-from specdec.payload.serving import engines
+from specdec.tools.dry_run.plan import Plan as DryRun
 from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR
 from support.triton_server import Server, ServerError

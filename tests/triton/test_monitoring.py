@@ -14,10 +14,10 @@ from chart.monitoring import expressions, metrics, values
 from cluster.processes import until
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import ReadyReason
-from specdec.cli.app import app
 from specdec.client.metrics import summed
-from specdec.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
-from specdec.openai.metrics import Metrics
+from specdec.cluster.metrics import API_REQUESTS, ERRORS, MODELS, RECONCILES
+from specdec.images.openai.metrics import Metrics
+from specdec.tools.cli.app import app
 from support.fake_api import Api, kubeconfig, pod, proxied, serving
 from support.triton_client import ask
 from support.triton_server import Server

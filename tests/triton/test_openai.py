@@ -15,10 +15,10 @@ import openai
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.bench import Settings, measure
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.connection import of_url
 from specdec.client.dataset import Entry
+from specdec.client.load import Settings, measure
 from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
 from specdec.triton.repository import RepositoryPlan, render

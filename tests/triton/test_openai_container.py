@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from specdec.client import Client, Request
-from specdec.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import Plan
 from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
 from support.planned_samples import planned

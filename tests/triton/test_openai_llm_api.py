@@ -16,8 +16,8 @@ import openai
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.dry_run.plan import Plan, make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
 from support.planned_samples import IMAGES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from specdec.triton.launch import Tls
 from specdec.triton.repository import RepositoryPlan, render
 from support import certificates

@@ -21,9 +21,9 @@ from chart.test_monitoring import run_promtool
 from cluster import binaries
 from cluster.processes import until
 from cluster.progress import report
-from specdec import metrics
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import EngineReason, VerificationReason
+from specdec.cluster import metrics
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_client import RefusedError, ask

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.payload.serving import alive
+from specdec.images.serving import alive
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render

@@ -19,7 +19,7 @@ import pytest
 import tritonclient.grpc as grpc
 import yaml
 
-from specdec.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import Plan
 from support.golden_cases import SAMPLES
 from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR, build

@@ -17,11 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.cli.app import app
+from specdec.images.serving import renewal
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
-from specdec.payload.serving import renewal
+from specdec.tools.cli.app import app
 from specdec.triton.launch import Tls
 from specdec.triton.repository import RepositoryPlan, render
 from support import certificates

@@ -21,11 +21,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.cli.app import app
 from specdec.client import Entry
 from specdec.client.connection import Connection
 from specdec.jobs import verify_openai
 from specdec.jobs.benchmark import benchmark
+from specdec.tools.cli.app import app
 from support.planned_samples import planned
 from support.trtllm_serve import ACCEPTED, DRAFTED
 from support.trtllm_serve_pod import Pod

@@ -5,7 +5,7 @@ import shlex
 
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.quickstarts import ROOT
 from support.triton_server import Server
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from specdec.api.matrix import matrix
 from specdec.backends.methods.re_drafter import ANY_BASE
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "methods.md"

@@ -21,9 +21,9 @@ from specdec.api.reasons import MemoryReason
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
-from specdec.dry_run import configuration
-from specdec.dry_run.plan import Plan, make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run import configuration
+from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.resource import read
 from support.simulated_cluster import IMAGES
 
 ROOT = Path(__file__).parents[2]

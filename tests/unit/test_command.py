@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from specdec.cli import options
-from specdec.cli.app import COMMANDS, app
+from specdec.tools.cli import options
+from specdec.tools.cli.app import COMMANDS, app
 
 # Modules that are imported only when a command runs.
 HEAVY = (
@@ -59,7 +59,7 @@ def test_unknown_command_gets_a_suggestion() -> None:
 @pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys\nfrom specdec.cli.app import app\n"
+        "import sys\nfrom specdec.tools.cli.app import app\n"
         f"try:\n    app({[*arguments, '--help']!r})\n"
         "except SystemExit:\n"
         f"    sys.exit(', '.join(n for n in {HEAVY!r} if n in sys.modules) or None)"

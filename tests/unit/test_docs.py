@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.quickstarts import in_checkout
 
 ROOT = Path(__file__).resolve().parents[2]

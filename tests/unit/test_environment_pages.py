@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec.dry_run.plan import make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import make
+from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.simulated_cluster import IMAGES
 

@@ -8,8 +8,8 @@ import yaml
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.openai.__main__ import _parser
-from specdec.openai.metrics import Metrics
+from specdec.images.openai.__main__ import _parser
+from specdec.images.openai.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests" / "gateways"

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 Array = NDArray[np.float32]
 
-PAIR = Path(__file__).parents[2] / "operator" / "specdec" / "payload" / "pair"
+PAIR = Path(__file__).parents[2] / "operator" / "specdec" / "images" / "pair"
 ROLES = ("target", "draft")
 SIZES = {
     "target": {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 2, "ffn": 608},

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from specdec import __version__
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.image_tree import RELEASES, write
 from support.quickstarts import (
     OFFLINE,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.documents import definition
 from support.quickstarts import ROOT
 from support.shipped_pair import PAIR

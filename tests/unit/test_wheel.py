@@ -91,7 +91,7 @@ def test_samples_are_planned_and_rendered_as_by_the_checkout(
     script.write_text(
         "import sys, pathlib\n"
         "from typer.testing import CliRunner\n"
-        "from specdec.cli.app import app\n"
+        "from specdec.tools.cli.app import app\n"
         "for file in sys.argv[1:]:\n"
         "    name = pathlib.Path(file).stem\n"
         "    for args in (['plan', '-f', file], ['render', '-f', file, '-o', name]):\n"

@@ -141,7 +141,7 @@ def claim_label(claim: str) -> str:
 def group_name(model: SpeculativeModel) -> str:
     """The name of the LeaderWorkerSet, and of the Secret and ConfigMap of its agent.
 
-    The agent (`payload/serving/agent.py`) starts MPI ranks in the workers' pods. The controller of
+    The agent (`images/serving/agent.py`) starts MPI ranks in the workers' pods. The controller of
     the LeaderWorkerSet creates a Service of that name too.
     """
     return f"{model.metadata.name}-group"

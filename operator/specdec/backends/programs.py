@@ -12,8 +12,8 @@ _CHECKS = "image_"
 
 @cache
 def payload(folder: str) -> Mapping[str, str]:
-    """The Python files of a folder under `payload/`: text by file name."""
-    files = resources.files("specdec").joinpath("payload", folder).iterdir()
+    """The Python files of a folder under `images/`: text by file name."""
+    files = resources.files("specdec").joinpath("images", folder).iterdir()
     return {f.name: f.read_text("utf-8") for f in files if f.name.endswith(".py")}
 
 

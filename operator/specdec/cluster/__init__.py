@@ -16,10 +16,10 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic import DynamicClient
 
-from specdec import metrics
 from specdec.api import names
 from specdec.api.conditions import Transition
 from specdec.api.kinds import PLURALS
+from specdec.cluster import metrics
 from specdec.cluster.errors import (
     ClusterError,
     Conflict,

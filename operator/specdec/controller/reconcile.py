@@ -15,10 +15,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from specdec import metrics
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient
+from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient, metrics
 from specdec.controller.apply import apply_decision, delete_child
 from specdec.controller.decision_adjustments import (
     internal_error,

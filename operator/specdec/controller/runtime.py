@@ -14,11 +14,10 @@ from typing import Any
 
 from prometheus_client import start_http_server
 
-from specdec import metrics
 from specdec.api import names
 from specdec.api.kinds import WATCHED
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, Missing, Transient
+from specdec.cluster import Cluster, ClusterError, Missing, Transient, metrics
 from specdec.cluster.login import connect
 from specdec.controller import probe, standby
 from specdec.controller.dependents import Dependents

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from specdec import metrics
+from specdec.cluster import metrics
 from specdec.controller.leader_election import Lease, LeaseLostError
 
 logger = logging.getLogger(__name__)

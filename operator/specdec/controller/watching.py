@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from specdec import metrics
+from specdec.cluster import metrics
 from specdec.controller.queue import Backoff
 
 logger = logging.getLogger(__name__)

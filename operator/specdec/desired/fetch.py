@@ -63,7 +63,7 @@ def job_name(model: SpeculativeModel, volume: Volume) -> str:
 
 
 def plan(model: SpeculativeModel, volume: Volume) -> dict[str, Any]:
-    """The plan that `specdec.validation.fetch_job` reads; it contains no secret.
+    """The plan that `specdec.pipeline.validation.fetch_job` reads; it contains no secret.
 
     `spec` is the part of the spec that the rules on checkpoints read.
     """
@@ -111,7 +111,7 @@ def job(
         image=image,
         pull_policy="IfNotPresent",
         command=[
-            *("python", "-m", "specdec.validation.fetch_job"),
+            *("python", "-m", "specdec.pipeline.validation.fetch_job"),
             *("--plan", names.canonical(plan(model, volume))),
             *allowed,
         ],

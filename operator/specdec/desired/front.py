@@ -51,7 +51,7 @@ class Front:
         environment: returns the variables of every container that runs MPI ranks of the server.
         pre_stop: returns the command line of the hook that drains the server before it gets
             SIGTERM; takes what `launch.pre_stop` takes.
-        files: the programs of `payload/serving` that run in the pod.
+        files: the programs of `images/serving` that run in the pod.
         openai: the port that serves the OpenAI API, if the server does so itself.
         proxy: whether the server listens on localhost and a proxy in its pod has the ports. Such a
             server is not a tritonserver.

@@ -1,7 +1,7 @@
 """Groups of pods that serve as one: a LeaderWorkerSet on one published repository.
 
 The leader's pod is a serving pod whose mpirun also starts ranks in the workers' pods, through the
-agent of `payload/serving/agent.py`.
+agent of `images/serving/agent.py`.
 """
 
 from dataclasses import replace

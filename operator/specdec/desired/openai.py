@@ -89,7 +89,12 @@ def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[
         "--drain-seconds": model.spec.serving.drain.timeout_seconds,
     }
     pairs = given(**options).items()
-    return ["python", "-m", "specdec.openai", *(str(part) for pair in pairs for part in pair)]
+    return [
+        "python",
+        "-m",
+        "specdec.images.openai",
+        *(str(part) for pair in pairs for part in pair),
+    ]
 
 
 def probe(path: str, port: str, failures: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Python packages that are too old in NVIDIA's images, copied from the operator's image.
 
 An init container copies them into a volume of the pod. The programs of the pod read the versions
-in their image, and use the copy only if they need it (`payload/build/image_packages.py`).
+in their image, and use the copy only if they need it (`images/build/image_packages.py`).
 """
 
 from typing import Any

@@ -59,6 +59,6 @@ def _command(model: SpeculativeModel, checkpoint: str) -> list[str]:
         "--drain-seconds": serving.drain.timeout_seconds,
     }
     return [
-        *("python", "-m", "specdec.openai.proxy"),
+        *("python", "-m", "specdec.images.openai.proxy"),
         *(str(part) for pair in options.items() for part in pair),
     ]

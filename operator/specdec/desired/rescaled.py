@@ -20,7 +20,7 @@ def deployment(
     """The live Deployment of a role with these replicas.
 
     `certificate` is the fingerprint of the certificate files for the annotation of its pods
-    (`pipeline/certificate_rotation.py`), empty without one.
+    (`pipeline/pods/certificate_rotation.py`), empty without one.
     """
     spec = _without_nulls(live["spec"]) | {"replicas": replicas}
     if certificate:

@@ -69,7 +69,7 @@ def programs(
     checkpoint: str,
     **_: object,
 ) -> Programs:
-    """The probes of the server, in `payload/serving/health.py`.
+    """The probes of the server, in `images/serving/health.py`.
 
     Args:
         launch, engines: not used; the server reports for all of its ranks.

@@ -1,6 +1,6 @@
 """Benchmark a served model in the cluster: `python -m specdec.jobs.benchmark --plan JSON`.
 
-The operator's benchmark Job runs this program. It measures the Service with `specdec.bench`,
+The operator's benchmark Job runs this program. It measures the Service with `specdec.tools.bench`,
 writes the report to the volume, and returns a summary for `status.benchmark`.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.reasons import BenchmarkReason
-from specdec.bench import Arm, Level, Progress, Report, Settings, measure
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
+from specdec.client.load import Arm, Level, Progress, Report, Settings, measure
 from specdec.jobs import measurement_common, result, volume
 from specdec.jobs.result import JobError, progress
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.images.serving.check_volume import named
 from specdec.jobs.weights import corrupt
-from specdec.payload.serving.check_volume import named
 
 Config = Mapping[str, Any]
 # The largest file is a tokenizer with a vocabulary of hundreds of thousands: some 35 MB. Python

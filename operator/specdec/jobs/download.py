@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from specdec.api.reasons import FetchReason
+from specdec.images.serving.check_volume import named
 from specdec.jobs import volume
 from specdec.jobs.result import JobError, progress
-from specdec.payload.serving.check_volume import named
 
 _REPORT_SECONDS = 10.0
 _WORKERS = 4

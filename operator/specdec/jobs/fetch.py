@@ -1,9 +1,10 @@
 """Bring checkpoints to the volume: the work of the fetch Job.
 
-The Job runs `specdec.validation.fetch_job`, which adds the rules on checkpoints. Each checkpoint
-is stored in `checkpoints/<digest>`, by the digest of its content, so equal checkpoints from
-different sources are stored once. Files are collected in a hidden directory, which the next Job
-resumes after a failure. The directory gets its final name only when it is complete and inspected.
+The Job runs `specdec.pipeline.validation.fetch_job`, which adds the rules on checkpoints. Each
+checkpoint is stored in `checkpoints/<digest>`, by the digest of its content, so equal checkpoints
+from different sources are stored once. Files are collected in a hidden directory, which the next
+Job resumes after a failure. The directory gets its final name only when it is complete and
+inspected.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 A build writes the manifest of an engine, and `fetch` that of a checkpoint. `integrity` compares
 the directories with these manifests. `publish` writes one more manifest, with modification times,
 of everything that servers read. A server compares its volume with this last manifest at start
-(`payload/serving/check_volume.py`).
+(`images/serving/check_volume.py`).
 """
 
 import json
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.images.serving.check_volume import differences, named
 from specdec.jobs import volume
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.payload.serving.check_volume import differences, named
 
 ENGINE = "manifest.json"
 _MAX_DIFFERENCES = 3

@@ -17,10 +17,10 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.reasons import RepositoryReason
+from specdec.images.serving.check_volume import foreign, named
 from specdec.jobs import integrity, manifests, result, volume
 from specdec.jobs.artifact_inspection import draft_length
 from specdec.jobs.result import JobError, progress
-from specdec.payload.serving.check_volume import foreign, named
 from specdec.triton import library
 from specdec.triton.plan import PlanError
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from specdec.api.reasons import FetchReason
+from specdec.images.serving.check_volume import named
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
-from specdec.payload.serving.check_volume import named
 
 _BLOCK = 4 << 20
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.reasons import FetchReason
+from specdec.images.serving.check_volume import named
 from specdec.jobs.result import JobError
-from specdec.payload.serving.check_volume import named
 
 # A safetensors file starts with the length of its header. No valid header is longer than this.
 _HEADER_LIMIT = 100 << 20

@@ -1,1 +1,1 @@
-"""The stages of a resource, each a pure function of the actual state and of earlier stages."""
+"""The decision of one reconcile, from a snapshot of the cluster. It uses no clock or network."""

@@ -13,21 +13,23 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import ReadyReason
 from specdec.backends.facts import Images
-from specdec.pipeline import benchmark as benchmarking
-from specdec.pipeline import job, retention, summary, workload
-from specdec.pipeline import verification as verifying
-from specdec.pipeline.accept import accept
-from specdec.pipeline.benchmark import benchmark
-from specdec.pipeline.engines import engines
-from specdec.pipeline.fetch import fetch
-from specdec.pipeline.isolation import isolation
-from specdec.pipeline.memory import memory
-from specdec.pipeline.network import network, services
+from specdec.pipeline import job, summary
 from specdec.pipeline.observed import Object, Observed, Ref
-from specdec.pipeline.repository import repository, revision
+from specdec.pipeline.pods import workload
 from specdec.pipeline.stage import POLL, Context, Outcome, Stage
-from specdec.pipeline.storage import storage
-from specdec.pipeline.verification import verification
+from specdec.pipeline.stages import benchmark as benchmarking
+from specdec.pipeline.stages import verification as verifying
+from specdec.pipeline.stages.accept import accept
+from specdec.pipeline.stages.benchmark import benchmark
+from specdec.pipeline.stages.engines import engines
+from specdec.pipeline.stages.fetch import fetch
+from specdec.pipeline.stages.isolation import isolation
+from specdec.pipeline.stages.memory import memory
+from specdec.pipeline.stages.network import network, services
+from specdec.pipeline.stages.repository import repository, revision
+from specdec.pipeline.stages.verification import verification
+from specdec.pipeline.volume import retention
+from specdec.pipeline.volume.storage import storage
 
 CHAIN: tuple[Stage, ...] = (
     accept,

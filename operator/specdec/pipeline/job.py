@@ -14,10 +14,10 @@ from specdec.api.conditions import Type
 from specdec.api.model import KIND, SpeculativeModel
 from specdec.api.reasons import CommonReason, ReadyReason, Reason
 from specdec.backends.facts import Facts
-from specdec.pipeline import diagnosis
 from specdec.pipeline.job_results import Section
 from specdec.pipeline.live_job import LiveJob, State, being_deleted, find
 from specdec.pipeline.observed import Object, Observed, Ref, all_failed
+from specdec.pipeline.pods import diagnosis
 from specdec.pipeline.stage import POLL, Context, Outcome, stopped
 
 # Annotation with a hash of the Job's spec.

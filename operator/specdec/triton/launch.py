@@ -4,7 +4,7 @@ A server with one rank is the container's first process. A server with several r
 mpirun, with one application context per rank, separated by ":". Users control only numbers here.
 
 In a group of pods, mpirun names each pod by its index, which is the same in every group. The agent
-that starts the ranks of a worker (`payload/serving/agent.py`) resolves the name.
+that starts the ranks of a worker (`images/serving/agent.py`) resolves the name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,11 +58,11 @@ _RESTRICTED = "shared-memory,model-repository,trace,logging"
 # All other endpoints, except health and inference.
 _READ = "metadata,model-config,statistics"
 # Where HTTP is closed, the startup and readiness probes still ask for tokens over it. They send a
-# key. `payload/serving/check_volume.py` puts it in place of this text when the container starts.
+# key. `images/serving/check_volume.py` puts it in place of this text when the container starts.
 PROBE_KEY = "{probe-key}"
 _PROBE_HEADER = "specdec-probe"
 
-# Where containers mount the programs of `payload/serving`: file check, probes and hook.
+# Where containers mount the programs of `images/serving`: file check, probes and hook.
 PROGRAMS = "/specdec/programs"
 
 
@@ -290,12 +290,12 @@ def mark(shm_region_prefix: str) -> str:
 
 
 def program_path(name: str) -> str:
-    """The path of a program of `payload/serving` inside the pod."""
+    """The path of a program of `images/serving` inside the pod."""
     return f"{PROGRAMS}/{name}"
 
 
 @cache
 def program(name: str) -> str:
-    """The source of a program of `payload/serving`."""
-    file = resources.files("specdec").joinpath("payload", "serving", name)
+    """The source of a program of `images/serving`."""
+    file = resources.files("specdec").joinpath("images", "serving", name)
     return file.read_text("utf-8")

@@ -20,7 +20,7 @@ SOURCE = f"libtriton_{BACKEND}.source"
 
 def folder() -> Path:
     """The folder of the package with the library and the other files of the BLS's model."""
-    return Path(__file__).parents[1] / "payload" / "models" / "tensorrt_llm_bls"
+    return Path(__file__).parents[1] / "images" / "models" / "tensorrt_llm_bls"
 
 
 def file() -> Path:

@@ -107,7 +107,7 @@ def files(plan: LlmApiPlan) -> dict[str, str]:
         decoupled=plan.decoupled,
         instances=len(plan.gpu_device_ids) or 1,
     )
-    payload = resources.files("specdec").joinpath("payload")
+    payload = resources.files("specdec").joinpath("images")
     program = payload.joinpath("models", "llm_api", "1", "model.py")
     return {
         f"{MODEL}/1/model.py": program.read_text("utf-8"),

@@ -1,4 +1,4 @@
-"""The probes of a server: programs of `payload/serving` that run in its container."""
+"""The probes of a server: programs of `images/serving` that run in its container."""
 
 import json
 from collections.abc import Sequence

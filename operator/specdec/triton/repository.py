@@ -168,7 +168,7 @@ def _inputs(plan: RepositoryPlan, name: str) -> tuple[contract.Tensor, ...]:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    payload = resources.files("specdec").joinpath("payload", "models")
+    payload = resources.files("specdec").joinpath("images", "models")
     for model in (PREPROCESSING, POSTPROCESSING):
         yield from _python_files(payload.joinpath(model, "1"), f"{model}/1")
     for name, models in _SHARED.items():

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama, Rows
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import log_probability
-from specdec.payload.backend.tensorrtllm.reference_engine.weights import Floats
+from specdec.images.backend.tensorrtllm.reference_engine.kv import KVBuffer
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama, Rows
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import log_probability
+from specdec.images.backend.tensorrtllm.reference_engine.weights import Floats
 from support.reference_engines import build, open_engine
 from support.shipped_pair import PAIR
 

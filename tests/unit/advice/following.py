@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from specdec import validation
 from specdec.api.model import SpeculativeModel
-from specdec.dry_run.admission import admit
-from specdec.dry_run.admission.definition import Schema, definition
+from specdec.pipeline import validation
+from specdec.tools.dry_run.admission import admit
+from specdec.tools.dry_run.admission.definition import Schema, definition
 from support.simulated_cluster import IMAGES
 
 Json = dict[str, Any]

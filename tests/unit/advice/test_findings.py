@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from specdec.api.matrix import matrix
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import MemoryReason
-from specdec.pipeline import effect_advice
-from specdec.validation import compatibility
+from specdec.pipeline.stages import effect_advice
+from specdec.pipeline.validation import compatibility
 from support.simulated_cluster import resource
 from unit.advice.following import Step, applied, read, refusal
 from unit.backends.pytorch_cases import pytorch

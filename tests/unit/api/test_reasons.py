@@ -14,7 +14,7 @@ from specdec.api.reasons import GROUPS, REASONS, Reason, Severity, parse
 from support import reason_tables
 from support.reason_tables import OUTPUTS, ROOT
 
-PAYLOAD = ROOT / "operator" / "specdec" / "payload" / "build"
+PAYLOAD = ROOT / "operator" / "specdec" / "images" / "build"
 NEW = """
     TOY = _SECTION.blocked(
         "Toy", "a toy is in front of the source", "remove the toy"

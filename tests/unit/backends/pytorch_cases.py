@@ -7,10 +7,10 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from specdec import validation
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.pytorch import BACKEND
+from specdec.pipeline import validation
 from specdec.triton.llm_api import LlmApiPlan
 from specdec.triton.repository import render
 from support.llm_api import schema

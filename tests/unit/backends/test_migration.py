@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from specdec.backends.pytorch.migration import migrate
-from specdec.dry_run.resource import complete, load
+from specdec.tools.dry_run.resource import complete, load
 from support.golden_cases import SAMPLES
 from unit.dry_run.commands import run
 

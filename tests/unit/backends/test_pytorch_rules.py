@@ -9,7 +9,7 @@ from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.pytorch import BACKEND
-from specdec.validation import compatibility
+from specdec.pipeline.validation import compatibility
 from support.simulated_cluster import FACTS, World
 from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 

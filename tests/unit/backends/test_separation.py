@@ -18,16 +18,16 @@ PACKAGE = Path(specdec.__file__).parent
 NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
 BLOCKS = {method.key for method in Method}
 # The packages of methods and backends, and programs of other containers, which lack attributes.
-OWN = ("api/methods/", "backends/", "payload/")
+OWN = ("api/methods/", "backends/", "images/")
 REVIEWED = {
     "api/speculation.py": "the enum of methods, and the union of their blocks",
-    "certify/matrix.py": "a list of methods to try, as the samples are",
-    "certify/request.py": "the methods whose checkpoints a user names, and an example of one",
-    "certify/resources.py": "a resource for each method to try",
-    "cli/app.py": "examples of commands",
-    "cli/certify.py": "the default of an option",
-    "cli/certify_options.py": "the help of options",
-    "cli/migrate.py": "the only value of an option",
+    "tools/certify/matrix.py": "a list of methods to try, as the samples are",
+    "tools/certify/request.py": "methods whose checkpoints a user names, and an example of one",
+    "tools/certify/resources.py": "a resource for each method to try",
+    "tools/cli/app.py": "examples of commands",
+    "tools/cli/certify.py": "the default of an option",
+    "tools/cli/certify_options.py": "the help of options",
+    "tools/cli/migrate.py": "the only value of an option",
     "client/infer.py": "the sizes of lookahead decoding in a request",
     "controller/settings.py": "the operator's own setting of one backend's default image",
     "jobs/registry.py": "Reference is an OCI reference there",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from specdec.bench import Arm, Interval, Latency, Level, Report
+from specdec.client.load import Arm, Interval, Latency, Level, Report
 
 
 def latency(middle: float) -> Latency:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.bench import Interval, Level
-from specdec.bench.choice import Choice, choose
-from specdec.bench.table import sentences
+from specdec.client.load import Interval, Level
+from specdec.client.load.choice import Choice, choose
+from specdec.tools.bench.table import sentences
 from unit.bench.fixed import arm, report
 
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.bench import Report
-from specdec.cli.app import app
+from specdec.client.load import Report
+from specdec.tools.cli.app import app
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 
@@ -134,7 +134,7 @@ def test_html_of_a_single_arm_has_plots(url: str, tmp_path: Path) -> None:
 def test_html_without_matplotlib_is_refused_before_the_measurement(
     url: str, tmp_path: Path, simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec.cli.bench.find_spec", lambda _: None)
+    monkeypatch.setattr("specdec.tools.cli.bench.find_spec", lambda _: None)
     result = bench(url, "--html", str(tmp_path / "report.html"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "run in the checkout: pip install '.[client,plots]'" in result.stderr
@@ -164,7 +164,7 @@ def test_lost_connection_exits_with_3_and_keeps_the_results(
 # A test run in the background ignores SIGINT, and its child processes inherit this.
 INTERRUPTIBLE = """
 import signal
-from specdec.cli import main
+from specdec.tools.cli import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 main()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from specdec.bench import Report, Settings, measure
-from specdec.bench.exchange import Exchange, Sample, sample
-from specdec.bench.http_endpoint import EventDecoder, Http
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from specdec.client.load import Report, Settings, measure
+from specdec.client.load.exchange import Exchange, Sample, sample
+from specdec.client.load.http_endpoint import EventDecoder, Http
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from specdec.bench import Measurement, Progress, Report, Settings, measure, summary
-from specdec.bench.exchange import Exchange, sample
-from specdec.bench.summary import Turn, Turns
 from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
+from specdec.client.load import Measurement, Progress, Report, Settings, measure, summary
+from specdec.client.load.exchange import Exchange, sample
+from specdec.client.load.summary import Turn, Turns
 from unit.bench.simulated import Simulated, served
 
 

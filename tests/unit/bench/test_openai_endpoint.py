@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from specdec.bench.exchange import Exchange, sample
-from specdec.bench.openai_endpoint import CompletionDecoder
 from specdec.client.answer import Counts
+from specdec.client.load.exchange import Exchange, sample
+from specdec.client.load.openai_endpoint import CompletionDecoder
 
 
 def line(event: dict[str, Any]) -> bytes:

@@ -21,10 +21,10 @@ from typing_extensions import override
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec import __version__
-from specdec.bench import Report
-from specdec.bench.export import as_csv
-from specdec.bench.html import as_html
-from specdec.bench.table import sentences, table
+from specdec.client.load import Report
+from specdec.tools.bench.export import as_csv
+from specdec.tools.bench.html import as_html
+from specdec.tools.bench.table import sentences, table
 from unit.bench.fixed import arm, report
 
 PLOTS = ("latency", "throughput", "speedup", "acceptance")
@@ -212,7 +212,7 @@ def many_arms(count: int) -> Report:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 11])
 def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
-    from specdec.bench.plots import plots
+    from specdec.tools.bench.plots import plots
 
     for plot in plots(many_arms(count)):
         shapes = dict(re.findall(r'<path id="(m\w+)" d="([^"]*)"', plot.svg))
@@ -225,7 +225,7 @@ def test_every_arm_has_a_mark_of_its_own(count: int) -> None:
 
 @pytest.mark.slow
 def test_speed_has_a_line_at_the_baseline() -> None:
-    from specdec.bench.plots import plots
+    from specdec.tools.bench.plots import plots
 
     (speed,) = [plot for plot in plots(report()) if plot.name == "speedup"]
     line = r'<path d="M (\S+) (\S+)\s+L (\S+) (\S+)[^>]*?fill: none; stroke: (#\w+)'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec.bench import statistics
-from specdec.bench.exchange import Sample, Step
+from specdec.client.load import statistics
+from specdec.client.load.exchange import Sample, Step
 
 
 def samples(seconds: list[float]) -> list[Sample]:

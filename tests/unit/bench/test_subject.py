@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec.bench.html import as_html
-from specdec.bench.subject import subject
+from specdec.tools.bench.html import as_html
+from specdec.tools.bench.subject import subject
 from support.golden_cases import SAMPLES
 from unit.bench.fixed import report
 

@@ -15,7 +15,7 @@ from specdec.backends.tensorrt.image import expectations
 from support.image_tree import MODELS, SCRIPTS, openai, package, script, template
 
 BUILD = (
-    Path(__file__).resolve().parents[3] / "operator/specdec/payload/build/build_engine.py"
+    Path(__file__).resolve().parents[3] / "operator/specdec/images/build/build_engine.py"
 ).resolve()
 RECORDER = Path(__file__).with_name("recorder.py")
 # Folders with scripts: in a Triton image, and in an image that is built like NVIDIA's releases.

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from specdec.api.matrix import support
 from specdec.backends.tensorrt.image import expectations
 from specdec.backends.tensorrt.image_program import packed
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.image_tree import RELEASES, copied, write
 
 
 def specdec(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "specdec.cli", "image", *arguments],
+        [sys.executable, "-m", "specdec.tools.cli", "image", *arguments],
         capture_output=True,
         text=True,
         check=False,

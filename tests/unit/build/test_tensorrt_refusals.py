@@ -84,7 +84,7 @@ def test_bad_plans_are_refused_before_anything_runs(
 def test_the_schema_and_the_build_keep_the_same_flags() -> None:
     """The build also refuses the flags: an older schema and `specdec plan` lack the rule."""
     root = Path(__file__).parents[3]
-    source = (root / "operator/specdec/payload/build/tensorrt_flags.py").read_text("utf-8")
+    source = (root / "operator/specdec/images/build/tensorrt_flags.py").read_text("utf-8")
     flags = next(
         node.value
         for node in ast.parse(source).body

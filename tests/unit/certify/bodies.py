@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.matrix import Backend
-from specdec.certify.request import Request
+from specdec.tools.certify.request import Request
 
 Json = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"

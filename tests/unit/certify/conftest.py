@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from specdec.certify import live
-from specdec.cli.app import app
+from specdec.tools.certify import live
+from specdec.tools.cli.app import app
 from support.fake_api import kubeconfig, serving
 from unit.certify.fake_operator import CLAIMS, FakeOperator
 

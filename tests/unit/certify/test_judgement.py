@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from specdec.certify.judgement import Verdict, judge, speeds
-from specdec.certify.progress import Limits, State, history, state
-from specdec.certify.timing import stages, total
+from specdec.tools.certify.judgement import Verdict, judge, speeds
+from specdec.tools.certify.progress import Limits, State, history, state
+from specdec.tools.certify.timing import stages, total
 from unit.certify.bodies import DIGESTS, alone, condition, load, served
 
 Json = dict[str, Any]

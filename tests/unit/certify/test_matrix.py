@@ -6,12 +6,12 @@ import pytest
 
 from specdec.api.matrix import Backend
 from specdec.backends.facts import Images
-from specdec.certify import resources
-from specdec.certify.facts import Gpus
-from specdec.certify.matrix import NAMES, matrix, require_any, selected
-from specdec.certify.request import HEADS_TARGET, Request
 from specdec.client.errors import BadRequestError
-from specdec.dry_run import plan
+from specdec.tools.certify import resources
+from specdec.tools.certify.facts import Gpus
+from specdec.tools.certify.matrix import NAMES, matrix, require_any, selected
+from specdec.tools.certify.request import HEADS_TARGET, Request
+from specdec.tools.dry_run import plan
 from unit.certify.bodies import H100, PYTORCH, REFERENCE, TENSORRT, cpu, gpu
 
 IMAGES = Images(operator="operator:1", reference="reference:1")

@@ -11,10 +11,10 @@ import pytest
 from typing_extensions import override
 
 from specdec.api.matrix import Backend
-from specdec.certify import page, report
-from specdec.certify.facts import Gpus
-from specdec.certify.matrix import matrix
-from specdec.certify.request import Request
+from specdec.tools.certify import page, report
+from specdec.tools.certify.facts import Gpus
+from specdec.tools.certify.matrix import matrix
+from specdec.tools.certify.request import Request
 from unit.certify.bodies import alone, load, served
 
 Json = dict[str, Any]

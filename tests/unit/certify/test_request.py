@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from specdec.certify.facts import Facts, Gpus, facts, select
-from specdec.certify.request import Request, heads, source
 from specdec.client.errors import BadRequestError
+from specdec.tools.certify.facts import Facts, Gpus, facts, select
+from specdec.tools.certify.request import Request, heads, source
 from unit.certify.bodies import H100, cpu, gpu
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from specdec.certify import run
+from specdec.tools.certify import run
 from unit.certify.bodies import failing, served, state
 from unit.certify.fake_operator import CLAIMS, JOBS, RESOURCES, FakeOperator
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from specdec.certify import run
+from specdec.tools.certify import run
 from unit.certify.bodies import alone, failing, served, state, waiting
 from unit.certify.fake_operator import CLAIMS, JOBS, PODS, RESOURCES, FakeOperator
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client import convert, dataset
 from specdec.client.dataset import Entry
 from specdec.client.errors import BadRequestError
+from specdec.tools.cli.app import app
 
 HUMANEVAL = (
     '{"task_id": "HumanEval/0", "prompt": "def f(a):\\n", "canonical_solution": "    pass"}\n'

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from cluster.processes import until
 from specdec.api.networking import OpenAI
-from specdec.cli import forward
-from specdec.cli.app import app
-from specdec.cli.forward import forwarded, read_resource
-from specdec.cli.options import Protocol
 from specdec.client.errors import BadRequestError, UnreachableError
+from specdec.tools.cli import forward
+from specdec.tools.cli.app import app
+from specdec.tools.cli.forward import forwarded, read_resource
+from specdec.tools.cli.options import Protocol
 from specdec.triton.launch import PORTS
 
 DEFAULTS = {"namespace": None, "kube_context": None, "protocol": Protocol.GRPC}
@@ -173,7 +173,7 @@ def test_kubectl_that_ignores_the_signal_is_killed(
 ) -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     kubectl(tmp_path, monkeypatch, stubborn + FORWARDS.format(done=str(tmp_path / "done")))
-    monkeypatch.setattr("specdec.cli.forward._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("specdec.tools.cli.forward._STOP_SECONDS", 0.1)
     with forwarded({**DEFAULTS, "url": "specm/pair"}, "url"):
         process = json.loads(log.read_text("utf-8"))[0]
     assert not alive(process)

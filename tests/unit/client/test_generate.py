@@ -9,8 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.cli.app import app
-from specdec.cli.generate import summary
 from specdec.client import (
     BadRequestError,
     Client,
@@ -20,6 +18,8 @@ from specdec.client import (
     UnreachableError,
 )
 from specdec.client.answer import Answer
+from specdec.tools.cli.app import app
+from specdec.tools.cli.generate import summary
 from unit.client.fake_server import INPUTS, Script, serve
 
 

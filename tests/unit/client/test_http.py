@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.cli.app import app
 from specdec.client import (
     BadRequestError,
     Client,
@@ -18,6 +17,7 @@ from specdec.client import (
     UnreachableError,
 )
 from specdec.client.connection import headers
+from specdec.tools.cli.app import app
 from unit.client import fake_server
 from unit.client.fake_http import Script, served
 

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.cli.app import app
 from specdec.client.infer import agreement
+from specdec.tools.cli.app import app
 from unit.client.fake_pair import Pair, counting, served
 
 ROOT = Path(__file__).resolve().parents[3]
-TOKENIZER = ROOT / "operator" / "specdec" / "payload" / "pair" / "target"
+TOKENIZER = ROOT / "operator" / "specdec" / "images" / "pair" / "target"
 
 
 @pytest.fixture

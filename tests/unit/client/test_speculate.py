@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from specdec.client.sampling import call_seed
 from specdec.client.speculate import Options, Result, speculate
+from specdec.tools.cli.app import app
 from support import bls
 from unit.client.fake_pair import END, VOCABULARY, Pair, careless, counting, served
 

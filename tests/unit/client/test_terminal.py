@@ -5,7 +5,7 @@ import io
 import pytest
 from typing_extensions import override
 
-from specdec.cli import options
+from specdec.tools.cli import options
 
 HOSTILE_TEXT = "def f():\n\tpass \x1b]0;title\x07 \u202egnp\u200b"
 

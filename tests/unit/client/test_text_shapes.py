@@ -11,10 +11,10 @@ import pytest
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from specdec.bench.exchange import Exchange, sample
 from specdec.client import tokenization
 from specdec.client.answer import chunk
 from specdec.client.grpc_calls import Calls, Tensors
+from specdec.client.load.exchange import Exchange, sample
 
 # [rows x beams] is the published shape; earlier releases of this project returned [rows, beams].
 every_shape = pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])

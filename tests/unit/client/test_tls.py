@@ -12,9 +12,9 @@ import pytest
 from tritonclient.grpc import service_pb2_grpc
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.bench import Settings, measure
 from specdec.client import Client, Connection, Request, UnreachableError
 from specdec.client.infer import Inference, infer
+from specdec.client.load import Settings, measure
 from unit.bench.simulated import Simulated
 from unit.bench.simulated_http import served_http
 from unit.client import fake_http, fake_server

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
 from specdec.client import Connection, Entry, Verification, verify
 from specdec.client.errors import BadRequestError, UnreachableError
 from specdec.client.verification import Options
 from specdec.client.verification_result import Comparison
+from specdec.tools.cli.app import app
 from unit.client.fake_pair import Pair, counting, served
 from unit.client.fake_service import Service
 

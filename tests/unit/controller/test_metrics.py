@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from specdec import metrics
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import EngineReason, ReadyReason
+from specdec.cluster import metrics
 from specdec.controller.reconcile import Reconciler
 from unit.controller.decisions import DONE, IMAGES, KEY, Decided, resource
 from unit.controller.fakes import FakeCluster

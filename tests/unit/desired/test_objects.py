@@ -53,7 +53,7 @@ def test_hostile_sources_reach_the_job_as_they_are(path: str, repo: str, revisio
     draft["source"] = {"pvc": {"claimName": "c", "path": path}}
     job = fetch.job(SpeculativeModel.parse(cr), SHARED, "image")
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert command[:4] == ["python", "-m", "specdec.validation.fetch_job", "--plan"]
+    assert command[:4] == ["python", "-m", "specdec.pipeline.validation.fetch_job", "--plan"]
     plan = json.loads(expand(command[4], {}))
     assert plan["models"]["draft"]["pvc"]["path"] == path
     assert plan["models"]["target"]["huggingFace"].get("repo", "") == repo

@@ -4,7 +4,7 @@ from typing import Any
 
 from specdec.api.model import SpeculativeModel
 from specdec.desired import network, policy
-from specdec.openai.__main__ import _parser
+from specdec.images.openai.__main__ import _parser
 from support.simulated_cluster import World, resource
 
 Json = dict[str, Any]
@@ -20,7 +20,7 @@ def pod(serving: Json, **spec: Any) -> Json:
 
 def options(container: Json) -> dict[str, str]:
     command = container["command"]
-    assert command[:3] == ["python", "-m", "specdec.openai"]
+    assert command[:3] == ["python", "-m", "specdec.images.openai"]
     return dict(zip(command[3::2], command[4::2], strict=True))
 
 

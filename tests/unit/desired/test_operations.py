@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from specdec import validation
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.controller.children import labels_and_owners
@@ -13,6 +12,7 @@ from specdec.desired import disruption, engine, pod, serving
 from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
+from specdec.pipeline import validation
 from specdec.triton.layout import PLAIN
 from support.golden_cases import resource as case
 from support.simulated_cluster import IMAGES, World, resource

@@ -17,7 +17,7 @@ import image_packages
 import pytest
 
 from specdec.desired import packages
-from specdec.dry_run.summary import summary
+from specdec.tools.dry_run.summary import summary
 from specdec.triton.launch import program_path
 from support.golden_cases import CASES, generated
 from support.planned_samples import planned

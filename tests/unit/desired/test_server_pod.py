@@ -8,8 +8,8 @@ import pytest
 from specdec.api.model import SpeculativeModel
 from specdec.desired import serving
 from specdec.desired.pod import Volume
-from specdec.dry_run.plan import repository
-from specdec.payload.serving import engines, health
+from specdec.images.serving import engines, health
+from specdec.tools.dry_run.plan import repository
 from specdec.triton import start
 from specdec.triton.layout import Launch, Mode
 from support.simulated_cluster import World, fetched, resource

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec import validation
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.pytorch import configuration
 from specdec.desired import measurement, network, policy, programs
-from specdec.openai.proxy.__main__ import _parser
-from specdec.pipeline import verification_result
+from specdec.images.openai.proxy.__main__ import _parser
+from specdec.pipeline import validation
+from specdec.pipeline.stages import verification_result
 from support.simulated_cluster import IMAGES, World
 from unit.backends.pytorch_cases import Json, put, pytorch
 
@@ -75,7 +75,7 @@ def test_limits_are_flags_with_the_values_of_the_options_file(version: str) -> N
 
 def test_the_proxy_accepts_its_arguments_and_knows_the_servers_name() -> None:
     server, proxy = pod(served("serving.maxQueueSize", 5))["containers"]
-    assert proxy["command"][:3] == ["python", "-m", "specdec.openai.proxy"]
+    assert proxy["command"][:3] == ["python", "-m", "specdec.images.openai.proxy"]
     parsed = _parser().parse_args(proxy["command"][3:])
     argv = server["command"]
     checkpoint = argv[argv.index("trtllm-serve") + 1]

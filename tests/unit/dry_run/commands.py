@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from typer.testing import CliRunner, Result
 
-from specdec.cli.app import app
-from specdec.dry_run.resource import load
+from specdec.tools.cli.app import app
+from specdec.tools.dry_run.resource import load
 from support.golden_cases import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]

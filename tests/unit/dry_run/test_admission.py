@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from specdec.dry_run.admission import Admission, admit, rules
-from specdec.dry_run.admission.decoding import decoded
-from specdec.dry_run.admission.definition import Schema, definition
-from specdec.dry_run.admission.problem import Kind, Problem, shown
-from specdec.dry_run.admission.structure import problems
+from specdec.tools.dry_run.admission import Admission, admit, rules
+from specdec.tools.dry_run.admission.decoding import decoded
+from specdec.tools.dry_run.admission.definition import Schema, definition
+from specdec.tools.dry_run.admission.problem import Kind, Problem, shown
+from specdec.tools.dry_run.admission.structure import problems
 from support import crd_cases
 from support.carried_definition import CARRIED, text
 from support.crd_cases import Case, good_resource

@@ -7,8 +7,8 @@ import pytest
 import tensorrt_plan
 import tensorrt_steps
 
-from specdec.dry_run.plan import make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import make
+from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.simulated_cluster import IMAGES
 from unit.dry_run.commands import LLAMA_8B, Json, plan_json, run, sample_text

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from specdec.dry_run.admission.definition import Schema, definition
-from specdec.dry_run.admission.rules import RULES
-from specdec.dry_run.cel import EvaluationError, OptionalValue, UnsupportedError, evaluate, parse
-from specdec.dry_run.cel.patterns import compiled
+from specdec.tools.dry_run.admission.definition import Schema, definition
+from specdec.tools.dry_run.admission.rules import RULES
+from specdec.tools.dry_run.cel import (
+    EvaluationError,
+    OptionalValue,
+    UnsupportedError,
+    evaluate,
+    parse,
+)
+from specdec.tools.dry_run.cel.patterns import compiled
 
 SELF = {
     "a": {"b": 3},

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
-from specdec.dry_run import configuration
-from specdec.dry_run.resource import InputError
+from specdec.tools.cli.app import app
+from specdec.tools.dry_run import configuration
+from specdec.tools.dry_run.resource import InputError
 from support.simulated_cluster import resource
 from unit.dry_run.commands import LLAMA_8B
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
-from specdec.cli.kubeconfig import namespace
+from specdec.tools.cli.app import app
+from specdec.tools.cli.kubeconfig import namespace
 
 SAMPLE = Path(__file__).parents[3] / "manifests/samples/reference-baseline.yaml"
 CONTEXTS = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specdec.dry_run.plan import make
 from specdec.jobs.inspection import inspect
 from specdec.jobs.volume import digest
+from specdec.tools.dry_run.plan import make
 from support.simulated_cluster import IMAGES, World, resource
 from unit.dry_run.commands import (
     DRAFT_TARGET,
@@ -253,7 +253,7 @@ def test_invalid_checkpoint_is_named(write: Write, given: str) -> None:
 @pytest.mark.slow
 def test_plan_imports_neither_grpc_nor_a_cluster_client() -> None:
     code = (
-        "import sys; from specdec.cli.app import app; "
+        "import sys; from specdec.tools.cli.app import app; "
         f"app(['plan', '-f', {str(DRAFT_TARGET)!r}, '--json'], standalone_mode=False); "
         "sys.exit(any(n in sys.modules for n in ('tritonclient', 'grpc', 'kubernetes', 'kopf')))"
     )

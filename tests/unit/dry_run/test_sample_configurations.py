@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specdec.api.matrix import support
-from specdec.dry_run.plan import make
-from specdec.dry_run.resource import read
+from specdec.tools.dry_run.plan import make
+from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.published_layouts import VERSIONS, differences, parse
 from support.simulated_cluster import IMAGES

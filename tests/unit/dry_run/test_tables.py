@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from specdec.dry_run import tables
+from specdec.tools.dry_run import tables
 from support.golden_cases import SAMPLES
 from unit.dry_run.commands import sample_plan, sample_text
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from specdec.dry_run.yaml_reader import documents
+from specdec.tools.dry_run.yaml_reader import documents
 
 
 @pytest.mark.parametrize(

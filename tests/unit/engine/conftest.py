@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from threadpoolctl import threadpool_limits
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 from support.oracle import Tiny
 from support.reference_engines import Gate, build, open_engine
 

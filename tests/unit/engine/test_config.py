@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import (
+from specdec.images.backend.tensorrtllm.reference_engine.config import (
     EngineConfig,
     Lookahead,
     ModelSettings,
     resolve_lookahead,
 )
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import EngineError
-from specdec.payload.backend.tensorrtllm.reference_engine.weights import load
+from specdec.images.backend.tensorrtllm.reference_engine.errors import EngineError
+from specdec.images.backend.tensorrtllm.reference_engine.weights import load
 from support.oracle import Tiny
 from support.reference_engines import build
 

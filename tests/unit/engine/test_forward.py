@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from specdec.payload.backend.tensorrtllm.reference_engine.kv import KVBuffer
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama, Matrix, Rows
+from specdec.images.backend.tensorrtllm.reference_engine.kv import KVBuffer
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama, Matrix, Rows
 from support.oracle import LLAMA3, Tiny, logits
 from support.reference_engines import build, open_engine
 from unit.engine.conftest import Engine

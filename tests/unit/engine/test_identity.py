@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
-from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import WordList
+from specdec.images.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.images.backend.tensorrtllm.reference_engine.word_lists import WordList
 from support.effort import examples
 from support.oracle import Tiny
 from support.reference_engines import ask, rounds
@@ -67,7 +67,7 @@ def test_rounds_give_the_plain_answer(
 @given(data=st.data())
 def test_any_drafts_give_the_plain_answer(data: st.DataObject, engine: Engine) -> None:
     """Drafts are right, wrong or half right, with or without KV reuse, in one or many rounds."""
-    from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+    from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
 
     reuse = data.draw(st.booleans(), "reuse")
     rules = data.draw(st.sampled_from(RULES[:4]), "rules")

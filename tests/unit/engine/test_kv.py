@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig
-from specdec.payload.backend.tensorrtllm.reference_engine.kv import BLOCK, KVBuffer, KVPool, Tokens
+from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig
+from specdec.images.backend.tensorrtllm.reference_engine.kv import BLOCK, KVBuffer, KVPool, Tokens
 
 CONFIG = EngineConfig(
     vocab_size=8,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.payload.backend.tensorrtllm.llm_api_engine.drafting import (
+from specdec.images.backend.tensorrtllm.llm_api_engine.drafting import (
     NGramPool,
     NGrams,
     SuffixAutomaton,

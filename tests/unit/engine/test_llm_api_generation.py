@@ -2,9 +2,9 @@
 
 import pytest
 
-from specdec.payload.backend.tensorrtllm.llm_api_engine.generation import Generator
-from specdec.payload.backend.tensorrtllm.llm_api_engine.settings import Speculation
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.images.backend.tensorrtllm.llm_api_engine.generation import Generator
+from specdec.images.backend.tensorrtllm.llm_api_engine.settings import Speculation
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling
 from support.oracle import Tiny
 from unit.engine.conftest import Engine, Start
 

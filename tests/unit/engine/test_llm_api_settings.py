@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from specdec.payload.backend.tensorrtllm.llm_api_engine.settings import Settings, Speculation
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import EngineError
+from specdec.images.backend.tensorrtllm.llm_api_engine.settings import Settings, Speculation
+from specdec.images.backend.tensorrtllm.reference_engine.errors import EngineError
 
 FILE: dict[str, Any] = {
     "model": "/models/checkpoints/a",

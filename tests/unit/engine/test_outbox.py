@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.payload.backend.tensorrtllm.reference_engine import outbox as sending
-from specdec.payload.backend.tensorrtllm.reference_engine.outbox import (
+from specdec.images.backend.tensorrtllm.reference_engine import outbox as sending
+from specdec.images.backend.tensorrtllm.reference_engine.outbox import (
     Answer,
     Exchange,
     Outbox,
 )
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request, Ticket
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket
 
 FINAL = 1
 Make = Callable[..., Outbox]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.images.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling
 from support.reference_engines import PAYLOAD, ask, build, open_engine, rounds
 from unit.engine.conftest import Start
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
+from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request
 from support.reference_engines import Call, Gate, ask, ask_all
 from unit.engine.conftest import Start
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.payload.backend.tensorrtllm.reference_engine.config import EngineConfig, Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
-from specdec.payload.backend.tensorrtllm.reference_engine.request import Request
-from specdec.payload.backend.tensorrtllm.reference_engine.room import fitted
+from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig, Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.images.backend.tensorrtllm.reference_engine.request import Request
+from specdec.images.backend.tensorrtllm.reference_engine.room import fitted
 from support.oracle import Tiny
 from support.reference_engines import ask
 from unit.engine.conftest import Engine, Start

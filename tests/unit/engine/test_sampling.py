@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import (
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import (
     Sampling,
     adjust,
     choose,
     log_probability,
     probabilities,
 )
-from specdec.payload.backend.tensorrtllm.reference_engine.verify import accept_by_logits
-from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import WordList
+from specdec.images.backend.tensorrtllm.reference_engine.verify import accept_by_logits
+from specdec.images.backend.tensorrtllm.reference_engine.word_lists import WordList
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -3.0], np.float32)
 OTHER = np.array([0.0, 2.0, -1.0, 1.0, 0.5, -2.0], np.float32)

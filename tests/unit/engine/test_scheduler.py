@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.payload.backend.tensorrtllm.reference_engine import pace as pacing
-from specdec.payload.backend.tensorrtllm.reference_engine import sampling, sequence
-from specdec.payload.backend.tensorrtllm.reference_engine.config import Lookahead
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
-from specdec.payload.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.payload.backend.tensorrtllm.reference_engine.sampling import Sampling
-from specdec.payload.backend.tensorrtllm.reference_engine.scheduler import (
+from specdec.images.backend.tensorrtllm.reference_engine import pace as pacing
+from specdec.images.backend.tensorrtllm.reference_engine import sampling, sequence
+from specdec.images.backend.tensorrtllm.reference_engine.config import Lookahead
+from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
+from specdec.images.backend.tensorrtllm.reference_engine.sampling import Sampling
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
     CANCELLED,
     FAILED,
     UNLOADED,

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.payload.backend.tensorrtllm.reference_engine.simulated_rank import SimulatedRank
+from specdec.images.backend.tensorrtllm.reference_engine.simulated_rank import SimulatedRank
 from support.oracle import Tiny
 from support.reference_engines import ask
 from unit.engine.conftest import Engine, Start

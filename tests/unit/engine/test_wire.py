@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specdec.payload.backend.tensorrtllm.reference_engine.answers import OUTPUTS
-from specdec.payload.backend.tensorrtllm.reference_engine.answers import answer as answer_with
-from specdec.payload.backend.tensorrtllm.reference_engine.errors import RequestError
-from specdec.payload.backend.tensorrtllm.reference_engine.inputs import Call
-from specdec.payload.backend.tensorrtllm.reference_engine.request import (
+from specdec.images.backend.tensorrtllm.reference_engine.answers import OUTPUTS
+from specdec.images.backend.tensorrtllm.reference_engine.answers import answer as answer_with
+from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
+from specdec.images.backend.tensorrtllm.reference_engine.inputs import Call
+from specdec.images.backend.tensorrtllm.reference_engine.request import (
     Request,
     Update,
     Usage,
 )
-from specdec.payload.backend.tensorrtllm.reference_engine.wire import parse_call
-from specdec.payload.backend.tensorrtllm.reference_engine.word_lists import (
+from specdec.images.backend.tensorrtllm.reference_engine.wire import parse_call
+from specdec.images.backend.tensorrtllm.reference_engine.word_lists import (
     WordList,
     banned,
     ends_with,

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.fake_api import MODELS, Api
 
 pytestmark = pytest.mark.usefixtures("login")

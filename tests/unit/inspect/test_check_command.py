@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.documents import definition
 from support.fake_api import Api, kubeconfig
 from unit.inspect.test_checks import GOOD, operator

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from specdec import __version__
-from specdec.dry_run.admission.definition import is_carried
-from specdec.inspect.checks import LEAST_KUBERNETES, judge
-from specdec.inspect.checks.facts import RIGHTS, Check, Facts, Unread
+from specdec.tools.dry_run.admission.definition import is_carried
+from specdec.tools.inspect.checks import LEAST_KUBERNETES, judge
+from specdec.tools.inspect.checks.facts import RIGHTS, Check, Facts, Unread
 from support.documents import definition
 from support.fake_api import Json
 

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from specdec.cluster import Rejected
-from specdec.inspect import job_run
+from specdec.tools.inspect import job_run
 from unit.controller.fakes import FakeCluster
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.fake_api import MODELS, Api, kubeconfig
 
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
-from specdec.inspect import logs
+from specdec.tools.cli.app import app
+from specdec.tools.inspect import logs
 from support.fake_api import Api, Json, pod
 from unit.inspect.recorded import JOBS, PODS, RESOURCE, record
 
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_follow_with_0(api: Logged, monkeypatch: pytest.MonkeyPatch)
     async def interrupted(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("specdec.inspect.logs.asyncio.sleep", interrupted)
+    monkeypatch.setattr("specdec.tools.inspect.logs.asyncio.sleep", interrupted)
     assert specdec("-f").exit_code == 0
 
 
@@ -295,5 +295,5 @@ def test_closed_output_ends_follow(api: Logged, monkeypatch: pytest.MonkeyPatch)
     def closed(_: str) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("specdec.cli.options.print_text", closed)
+    monkeypatch.setattr("specdec.tools.cli.options.print_text", closed)
     assert specdec("-f").exit_code == 1

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from specdec.inspect.redaction import Redactor
+from specdec.tools.inspect.redaction import Redactor
 
 # The secret is the part between the bars, which no text keeps.
 PLANTED = {

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
 from specdec.jobs import prune as job
-from specdec.pipeline import references
+from specdec.pipeline.volume import references
+from specdec.tools.cli.app import app
 from support.fake_api import MODELS, Api
 
 pytestmark = pytest.mark.usefixtures("login")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec.inspect.redaction import Redactor
+from specdec.tools.inspect.redaction import Redactor
 
 SECRETS = {
     "hub": "token hf_abcdefghijklmnopqrstuvwxyz012345",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.inspect.report import packing
-from specdec.inspect.report.masking import masked
-from specdec.inspect.report.packing import NOT_INCLUDED, Material, files
-from specdec.inspect.snapshot import Snapshot
+from specdec.tools.inspect.report import packing
+from specdec.tools.inspect.report.masking import masked
+from specdec.tools.inspect.report.packing import NOT_INCLUDED, Material, files
+from specdec.tools.inspect.snapshot import Snapshot
 from support.fake_api import Json
 
 ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
-from specdec.inspect.report.packing import NOT_INCLUDED
+from specdec.tools.cli.app import app
+from specdec.tools.inspect.report.packing import NOT_INCLUDED
 from support.documents import definition
 from support.fake_api import kubeconfig, pod, proxied
 from unit.inspect.recorded import JOBS, PODS, RESOURCE, record

@@ -10,8 +10,8 @@ import pytest
 from typing_extensions import override
 
 from specdec.cluster import LOG_BYTES
-from specdec.inspect import snapshot
-from specdec.inspect.session import logged_in
+from specdec.tools.inspect import snapshot
+from specdec.tools.inspect.session import logged_in
 from support.fake_api import Api, pod
 from unit.inspect.recorded import JOBS, PODS, record
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from specdec.api.conditions import PROBLEMS
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.fake_api import Api, pod
 from unit.inspect.recorded import BODY, JOBS, KEY, MEASURED, PODS, RESOURCE, STATUS, record
 
@@ -218,7 +218,7 @@ def test_control_characters_of_a_resource_are_escaped(api: Api) -> None:
 def on_80_columns(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
     """Return the lines of `specdec status` in a terminal of 80 columns."""
     console = Console(width=80, file=io.StringIO())
-    monkeypatch.setattr("specdec.terminal.screen", lambda: console)
+    monkeypatch.setattr("specdec.tools.terminal.screen", lambda: console)
     result = status(*arguments)
     assert result.exit_code == 0, result.output
     assert isinstance(console.file, io.StringIO)
@@ -256,7 +256,7 @@ def test_at_80_columns_the_table_of_all_becomes_a_list(
 
 
 def test_problems_are_red_and_progress_is_yellow() -> None:
-    from specdec.inspect.overview import color
+    from specdec.tools.inspect.overview import color
 
     assert {color({"status": "False", "reason": reason}) for reason in PROBLEMS} == {"red"}
     assert color({"status": "False", "reason": "Building"}) == "yellow"

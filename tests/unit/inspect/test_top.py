@@ -13,11 +13,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from specdec.cli.app import app
 from specdec.cluster import Transient
-from specdec.inspect.figures import Figures, SourceFigures, figures, reading
-from specdec.inspect.show import Display, fitted, table
-from specdec.inspect.top import Row, Watch
+from specdec.tools.cli.app import app
+from specdec.tools.inspect.figures import Figures, SourceFigures, figures, reading
+from specdec.tools.inspect.show import Display, fitted, table
+from specdec.tools.inspect.top import Row, Watch
 from support.fake_api import Api, Json, pages, pod, proxied
 from support.metrics_page import LATER, page
 from unit.controller.fakes import FakeCluster
@@ -107,7 +107,7 @@ def watched(api: Api, login: object, monkeypatch: pytest.MonkeyPatch) -> Api:
     async def skip(seconds: float) -> None:
         assert seconds >= 1
 
-    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", skip)
+    monkeypatch.setattr("specdec.tools.cli.status.asyncio.sleep", skip)
     api.objects[PODS] = [pod("pair-0", "server"), pod("pair-1", "server")]
     api.objects[proxied("pair-0")] = pages(page(), page(**LATER))
     api.objects[proxied("pair-1")] = pages(page(), page())
@@ -224,7 +224,7 @@ def test_ctrl_c_exits_with_0(watched: Api, monkeypatch: pytest.MonkeyPatch) -> N
         if intervals == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("specdec.cli.status.asyncio.sleep", interrupt_third)
+    monkeypatch.setattr("specdec.tools.cli.status.asyncio.sleep", interrupt_third)
     result = top("--json")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 2
@@ -309,7 +309,7 @@ def test_narrower_terminal_leaves_out_the_least_important_figures() -> None:
 
 def test_terminal_has_one_table_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(width=120, force_terminal=True, file=io.StringIO())
-    monkeypatch.setattr("specdec.inspect.show.screen", lambda: console)
+    monkeypatch.setattr("specdec.tools.inspect.show.screen", lambda: console)
     row = Row("lab", "pair", "pair-0", "server", "Ready", Figures(50.0))
     with Display(as_json=False, once=False) as display:
         display.first([row])

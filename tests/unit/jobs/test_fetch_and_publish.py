@@ -59,7 +59,7 @@ class Node:
 
     def _argv(self, container: dict[str, Any]) -> list[str]:
         extra = []
-        if "specdec.validation.fetch_job" in container["command"]:
+        if "specdec.pipeline.validation.fetch_job" in container["command"]:
             extra = ["--volume", "/models", "--sources", "/sources"]
         elif "specdec.jobs.publish" in container["command"]:
             extra = ["--volume", "/models"]

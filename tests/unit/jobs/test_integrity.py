@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from specdec.images.serving import check_volume
 from specdec.jobs import checkpoint_config, manifests, result, volume
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.payload.serving import check_volume
 from unit.jobs.checkpoints import claim, run, visible, write
 from unit.jobs.mounts import FILES, KEYS, Mounts, expectation
 

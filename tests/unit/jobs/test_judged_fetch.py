@@ -12,7 +12,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch
 from specdec.desired.pod import Volume
 from specdec.jobs import result
-from specdec.validation import fetch_job
+from specdec.pipeline.validation import fetch_job
 from support.simulated_cluster import resource
 from unit.backends.pytorch_cases import pytorch
 from unit.jobs.checkpoints import config, tensors, tokenizer, visible, write

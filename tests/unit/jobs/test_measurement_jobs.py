@@ -10,12 +10,12 @@ from typing_extensions import override
 
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
-from specdec.bench import Report
-from specdec.bench.report import Arm
+from specdec.client.load import Report
+from specdec.client.load.report import Arm
 from specdec.jobs import benchmark, verify
 from specdec.jobs.result import LIMIT_BYTES, shorten
-from specdec.pipeline import verification_result
 from specdec.pipeline.job_results import Measured
+from specdec.pipeline.stages import verification_result
 from support.simulated_cluster import resource
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from specdec.client.answer import Counts
 from specdec.client.model_names import BLS
 from specdec.client.request import Request
-from specdec.openai.app import Endpoint
-from specdec.openai.assembly import Piece
-from specdec.openai.checkpoint import ChatFormat
-from specdec.openai.errors import ApiError
-from specdec.openai.request import Served
-from specdec.openai.settings import Settings
-from specdec.openai.template import Templates
-from specdec.openai.triton import DEFAULT, Options
+from specdec.images.openai.app import Endpoint
+from specdec.images.openai.assembly import Piece
+from specdec.images.openai.checkpoint import ChatFormat
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.request import Served
+from specdec.images.openai.settings import Settings
+from specdec.images.openai.template import Templates
+from specdec.images.openai.triton import DEFAULT, Options
 from specdec.triton import contract
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from specdec.openai.app import Endpoint
+from specdec.images.openai.app import Endpoint
 
 COMPLETION = {"model": "llama", "prompt": "def f"}
 CHAT = {"model": "llama", "messages": [{"role": "user", "content": "hi"}]}

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
 
-from specdec.openai import http
+from specdec.images.openai import http
 
 _DEADLINE = 60
 

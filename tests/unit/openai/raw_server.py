@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import hpack
 from hyperframe.frame import DataFrame, Frame, HeadersFrame, SettingsFrame
 
-from specdec.openai.h2_channel import Channel
-from specdec.openai.h2_stream import Stream
+from specdec.images.openai.h2_channel import Channel
+from specdec.images.openai.h2_stream import Stream
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DEADLINE = 60

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from specdec.openai.errors import ApiError, overloaded
-from specdec.openai.settings import Settings
+from specdec.images.openai.errors import ApiError, overloaded
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import OLDER, SERVED, FakeBackend, endpoint, pieces
 from unit.openai.in_process import CHAT, COMPLETION, events, post
 

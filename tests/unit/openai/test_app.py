@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from specdec.openai.limits import Limits
-from specdec.openai.settings import Settings
+from specdec.images.openai.limits import Limits
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import SERVED, FakeBackend, endpoint, pieces
 from unit.openai.in_process import COMPLETION, Json, client, post
 

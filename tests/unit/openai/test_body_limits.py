@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.openai import body as bodies
-from specdec.openai.body import parse
-from specdec.openai.errors import ApiError
-from specdec.openai.limits import KEYS, MESSAGES, PARTS, STOP, TOOL_CALLS, TOOLS, VALUES
-from specdec.openai.models import Chat, Completion
+from specdec.images.openai import body as bodies
+from specdec.images.openai.body import parse
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.limits import KEYS, MESSAGES, PARTS, STOP, TOOL_CALLS, TOOLS, VALUES
+from specdec.images.openai.models import Chat, Completion
 
 USER = {"role": "user", "content": "hi"}
 TEXTS = st.text(st.sampled_from('",[]{}\\a\u00e9 '), max_size=8)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from specdec.openai import checkpoint
-from specdec.openai.chat import variables, without_first_token
-from specdec.openai.checkpoint import ChatFormat, CheckpointError
-from specdec.openai.errors import ApiError
-from specdec.openai.models import Chat
-from specdec.openai.template import Templates, TemplateStartError
+from specdec.images.openai import checkpoint
+from specdec.images.openai.chat import variables, without_first_token
+from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.models import Chat
+from specdec.images.openai.template import Templates, TemplateStartError
 
 HELLO = [{"role": "user", "content": "hello"}]
 

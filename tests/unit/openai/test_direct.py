@@ -15,13 +15,13 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from specdec.client.connection import Connection
-from specdec.openai import http
-from specdec.openai.app import Endpoint
-from specdec.openai.checkpoint import ChatFormat
-from specdec.openai.http import Body
-from specdec.openai.settings import Settings
-from specdec.openai.template import Templates
-from specdec.openai.triton import Triton
+from specdec.images.openai import http
+from specdec.images.openai.app import Endpoint
+from specdec.images.openai.checkpoint import ChatFormat
+from specdec.images.openai.http import Body
+from specdec.images.openai.settings import Settings
+from specdec.images.openai.template import Templates
+from specdec.images.openai.triton import Triton
 from unit.client import fake_server
 from unit.client.fake_server import Script
 from unit.openai.listening import listening
@@ -200,7 +200,7 @@ async def test_body_writes_what_uvicorn_would_send() -> None:
         await writer.wait_closed()
     message = (
         "uvicorn no longer writes chunks or reports the state of a response as "
-        "specdec.openai.http.Body expects: change Body to match, and see ADR 0138"
+        "specdec.images.openai.http.Body expects: change Body to match, and see ADR 0138"
     )
     assert received.partition(b"\r\n\r\n")[2] == b"4\r\nsame\r\n" * 2 + b"0\r\n\r\n", message
     assert seen == [False, True, False], message

@@ -12,8 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from specdec.openai.h2_channel import Channel
-from specdec.openai.h2_stream import StreamError
+from specdec.images.openai.h2_channel import Channel
+from specdec.images.openai.h2_stream import StreamError
 
 PATH = "/test.Service/Echo"
 _DEADLINE = 30

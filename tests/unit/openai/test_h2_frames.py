@@ -17,7 +17,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from specdec.openai.h2_stream import INTERNAL, UNAVAILABLE, WINDOW, StreamError
+from specdec.images.openai.h2_stream import INTERNAL, UNAVAILABLE, WINDOW, StreamError
 from unit.openai.raw_server import OK, TRAILERS, data, message, raw_server
 
 _FRAME_BYTES = 1 << 14
@@ -219,5 +219,5 @@ def test_h2_needs_no_data_frames_for_the_state_of_a_stream() -> None:
     kinds = [type(event) for event in client.receive_data(server.data_to_send())]
     assert kinds == [h2.events.TrailersReceived, h2.events.StreamEnded], (
         "h2 no longer accepts trailers of a stream whose DATA it did not see: let "
-        "Connection.data_received of specdec.openai give all frames to h2, and see ADR 0138"
+        "Connection.data_received of specdec.images.openai give all frames to h2, and see ADR 0138"
     )

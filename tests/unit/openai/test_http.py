@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from specdec.openai import http
-from specdec.openai.limits import Limits
-from specdec.openai.settings import Settings
+from specdec.images.openai import http
+from specdec.images.openai.limits import Limits
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
 

@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from specdec.openai import http, intake
-from specdec.openai.app import Endpoint
-from specdec.openai.limits import Limits
-from specdec.openai.proxy.app import Proxy
-from specdec.openai.proxy.app import Settings as ProxySettings
-from specdec.openai.proxy.upstream import Upstream
-from specdec.openai.settings import Settings
+from specdec.images.openai import http, intake
+from specdec.images.openai.app import Endpoint
+from specdec.images.openai.limits import Limits
+from specdec.images.openai.proxy.app import Proxy
+from specdec.images.openai.proxy.app import Settings as ProxySettings
+from specdec.images.openai.proxy.upstream import Upstream
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
 from unit.openai.test_http import BODY, exchange, with_length

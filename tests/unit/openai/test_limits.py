@@ -1,6 +1,6 @@
 """The limits that follow from others."""
 
-from specdec.openai.limits import Limits
+from specdec.images.openai.limits import Limits
 
 MIB = 1 << 20
 

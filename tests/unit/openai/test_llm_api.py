@@ -7,10 +7,10 @@ import pytest
 
 from specdec.client.connection import Connection
 from specdec.client.request import Request
-from specdec.openai.assembly import Piece
-from specdec.openai.llm_api import _INPUTS, LlmApi
-from specdec.openai.request import Served
-from specdec.openai.triton import Triton
+from specdec.images.openai.assembly import Piece
+from specdec.images.openai.llm_api import _INPUTS, LlmApi
+from specdec.images.openai.request import Served
+from specdec.images.openai.triton import Triton
 
 SERVED = Served(frozenset(_INPUTS), frozenset({"text_output"}), streams=True)
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from specdec.openai.load import Load, load, read
-from specdec.openai.metrics import Metrics
-from specdec.openai.settings import Settings
+from specdec.images.openai.load import Load, load, read
+from specdec.images.openai.metrics import Metrics
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import FakeBackend, endpoint
 from unit.openai.in_process import client
 

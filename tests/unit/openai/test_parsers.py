@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.openai.parsers import REASONING, TOOLS
-from specdec.openai.parsers.split import Call, Content, Event, Parser, Reasoning, held, joined
-from specdec.openai.parsers.stop import Stop
+from specdec.images.openai.parsers import REASONING, TOOLS
+from specdec.images.openai.parsers.split import (
+    Call,
+    Content,
+    Event,
+    Parser,
+    Reasoning,
+    held,
+    joined,
+)
+from specdec.images.openai.parsers.stop import Stop
 
 CALL = '{"name": "weather", "arguments": {"city": "Köln", "days": [1, 2]}}'
 LLAMA_CALL = '{"name": "weather", "parameters": {"city": "Köln"}}'

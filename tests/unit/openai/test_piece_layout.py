@@ -9,9 +9,9 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from specdec.client.answer import Counts
-from specdec.openai import piece_layout
-from specdec.openai.assembly import Piece
-from specdec.openai.piece_layout import PieceLayout
+from specdec.images.openai import piece_layout
+from specdec.images.openai.assembly import Piece
+from specdec.images.openai.piece_layout import PieceLayout
 
 NAMES = (
     "num_output_tokens", "num_input_tokens", "total_draft_tokens", "total_accepted_draft_tokens",

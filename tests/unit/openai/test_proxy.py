@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from specdec.openai.limits import Limits
-from specdec.openai.load import Load
-from specdec.openai.proxy import app
-from specdec.openai.proxy.app import Proxy, Settings
-from specdec.openai.proxy.checks import Names
-from specdec.openai.proxy.load import load
-from specdec.openai.proxy.upstream import Upstream
+from specdec.images.openai.limits import Limits
+from specdec.images.openai.load import Load
+from specdec.images.openai.proxy import app
+from specdec.images.openai.proxy.app import Proxy, Settings
+from specdec.images.openai.proxy.checks import Names
+from specdec.images.openai.proxy.load import load
+from specdec.images.openai.proxy.upstream import Upstream
 
 SERVED, OWN, METRICS_PORT = "served", "a" * 64, 8002
 PATH = "/v1/completions"

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specdec.openai.body import parse
-from specdec.openai.errors import ApiError
-from specdec.openai.models import Chat, Common, Completion
-from specdec.openai.request import Task, prompt_of, task
-from specdec.openai.settings import Settings
+from specdec.images.openai.body import parse
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.models import Chat, Common, Completion
+from specdec.images.openai.request import Task, prompt_of, task
+from specdec.images.openai.settings import Settings
 from unit.openai.fake_backend import SERVED
 
 SETTINGS = Settings("llama")

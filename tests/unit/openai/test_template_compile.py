@@ -6,15 +6,15 @@ import resource
 
 import pytest
 
-from specdec.openai.checkpoint import ChatFormat
-from specdec.openai.errors import ApiError
-from specdec.openai.template import Templates, TemplateStartError
+from specdec.images.openai.checkpoint import ChatFormat
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.template import Templates, TemplateStartError
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let only the limit of processor time end a compilation, however busy the machine is."""
-    monkeypatch.setattr("specdec.openai.template._START_SECONDS", 600)
+    monkeypatch.setattr("specdec.images.openai.template._START_SECONDS", 600)
 
 
 def processor_seconds() -> float:

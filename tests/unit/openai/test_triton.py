@@ -15,11 +15,11 @@ from specdec.client.answer import Counts
 from specdec.client.connection import Connection
 from specdec.client.model_names import ENSEMBLE, TARGET
 from specdec.client.request import Request
-from specdec.openai import piece_layout
-from specdec.openai import triton as client
-from specdec.openai.assembly import Piece
-from specdec.openai.errors import ApiError
-from specdec.openai.triton import Triton, refused
+from specdec.images.openai import piece_layout
+from specdec.images.openai import triton as client
+from specdec.images.openai.assembly import Piece
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.triton import Triton, refused
 from unit.client import fake_server
 from unit.client.fake_server import INPUTS, Script
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from specdec.openai import template
-from specdec.openai.checkpoint import ChatFormat
-from specdec.openai.errors import ApiError
-from specdec.openai.template import Templates
-from specdec.openai.turns import Turns
+from specdec.images.openai import template
+from specdec.images.openai.checkpoint import ChatFormat
+from specdec.images.openai.errors import ApiError
+from specdec.images.openai.template import Templates
+from specdec.images.openai.turns import Turns
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
 from unit.openai.test_http import exchange

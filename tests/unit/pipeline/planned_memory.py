@@ -3,9 +3,9 @@
 from specdec.api.conditions import Type
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
-from specdec.pipeline.memory import memory
 from specdec.pipeline.observed import Observed
 from specdec.pipeline.stage import Context, Outcome
+from specdec.pipeline.stages.memory import memory
 from support.simulated_cluster import IMAGES, NOW
 from unit.pipeline.public import checkpoint
 

@@ -3,10 +3,11 @@
 from copy import deepcopy
 from typing import Any
 
-from specdec import backends, validation
+from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.tensorrt import BACKEND
+from specdec.pipeline import validation
 from specdec.triton.repository import RepositoryPlan, render
 from support.simulated_cluster import FACTS, IMAGES, limits, resource, source
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from specdec.desired import isolation
-from specdec.dry_run.other_resources import baseline
+from specdec.tools.dry_run.other_resources import baseline
 from support.simulated_cluster import World, measured, resource
 from unit.pipeline.verifying import finish, serve
 

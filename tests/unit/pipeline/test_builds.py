@@ -15,7 +15,7 @@ from specdec.backends.tensorrt.needs import needs
 from specdec.desired import engine as desired
 from specdec.desired.engine import Needs
 from specdec.desired.pod import Volume
-from specdec.pipeline import diagnosis
+from specdec.pipeline.pods import diagnosis
 from support.simulated_cluster import World, ended, fetched, resource
 
 GIB = 1 << 30

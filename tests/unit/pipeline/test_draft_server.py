@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from specdec import validation
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import disruption, serving
+from specdec.pipeline import validation
 from support.simulated_cluster import IMAGES, World
 from unit.pipeline.tensorrt import Json, engines, put
 from unit.pipeline.test_two_servers import DRAFT, two_servers

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from specdec.api import names
-from specdec.pipeline import group
 from specdec.pipeline.observed import Object
+from specdec.pipeline.pods import group
 from specdec.triton import start
 from support.simulated_cluster import World, fetched, limits, resource, source, waiting
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from specdec import validation
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
+from specdec.pipeline import validation
 from support.simulated_cluster import IMAGES, World
 from unit.backends.pytorch_cases import problem, pytorch
 from unit.pipeline.planned_memory import H100, L4, planned

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from specdec.backends.facts import Facts
-from specdec.pipeline.memory import memory
 from specdec.pipeline.observed import Observed
 from specdec.pipeline.stage import Context, Outcome
+from specdec.pipeline.stages.memory import memory
 from support.simulated_cluster import IMAGES, NOW
 from unit.pipeline.planned_memory import (
     A10,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from specdec.dry_run.simulated_cluster import Json
 from specdec.pipeline.observed import Observed
+from specdec.tools.dry_run.simulated_cluster import Json
 from support.simulated_cluster import World, fetched, resource
 from unit.status_schema import refusals
 

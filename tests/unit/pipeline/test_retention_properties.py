@@ -12,10 +12,10 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import ReadyReason
 from specdec.backends.facts import Facts
 from specdec.desired.pod import Volume
-from specdec.dry_run.simulated_cluster import Json
-from specdec.pipeline import references, retention
 from specdec.pipeline.observed import Neighbours, Observed
 from specdec.pipeline.stage import Context
+from specdec.pipeline.volume import references, retention
+from specdec.tools.dry_run.simulated_cluster import Json
 from support.simulated_cluster import IMAGES, NOW, resource
 
 KINDS = ("checkpoints", "engines", "repositories")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from specdec.pipeline.decide import decide
-from specdec.pipeline.server_log import summary
+from specdec.pipeline.pods.server_log import summary
 from support.simulated_cluster import World
 from unit.pipeline.test_serving import crashed, deployed, mark_checked, pod
 

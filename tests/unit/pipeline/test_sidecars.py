@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from specdec.pipeline import diagnosis
+from specdec.pipeline.pods import diagnosis
 from unit.pipeline.test_serving import crashed, deployed, pod
 
 SIDECAR = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from specdec.dry_run.other_resources import other_resource
+from specdec.tools.dry_run.other_resources import other_resource
 from support.simulated_cluster import World, resource
 
 TAKEN = {"conditions": [{"type": "Accepted", "status": "True"}]}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specdec.dry_run.simulated_cluster import Json
+from specdec.tools.dry_run.simulated_cluster import Json
 from support.simulated_cluster import NOW, World, fetched, resource
 
 

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from specdec.dry_run.admission.definition import carried
+from specdec.tools.dry_run.admission.definition import carried
 from support.carried_definition import CARRIED
 from support.documents import load
 
 ROOT = Path(__file__).parents[3]
 _PACKAGE = Path("operator/specdec")
-# Programs for other containers. The folder has the model pair and is too large to copy: a link.
-_LINKED = _PACKAGE / "payload"
+# The model pair is too large to copy: a link.
+_LINKED = _PACKAGE / "images" / "pair"
 CRD = Path("crds/speculativemodels.yaml")
 
 
@@ -24,7 +24,7 @@ class Scratch:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._generated: set[Path] = set()
-        ignore = shutil.ignore_patterns("__pycache__", "payload")
+        ignore = shutil.ignore_patterns("__pycache__", "pair")
         shutil.copytree(ROOT / _PACKAGE, folder / _PACKAGE, ignore=ignore)
         (folder / _LINKED).symlink_to(ROOT / _LINKED)
         shutil.copytree(ROOT / "crds", folder / "crds")

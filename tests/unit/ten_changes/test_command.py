@@ -17,7 +17,7 @@ def echo(text: str) -> None:
 '''
 PROGRAM = """
 from typer.testing import CliRunner
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 
 assert "Print a text." in CliRunner().invoke(app, ["--help"]).output
 print(CliRunner().invoke(app, ["echo", "hello"]).output)
@@ -28,12 +28,12 @@ print(CliRunner().invoke(app, ["echo", "hello"]).output)
 def test_new_command_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.write("cli/echo.py", COMMAND)
-    row = '    "echo": Command("specdec.cli.echo:echo", "Print a text."),\n'
+    row = '    "echo": Command("specdec.tools.cli.echo:echo", "Print a text."),\n'
     first = "COMMANDS = {\n"
     scratch.edit("cli/app.py", (first, first + row))
 
     assert scratch.run(PROGRAM).strip() == "hello"
     assert scratch.touched() == [
-        "operator/specdec/cli/app.py",
-        "operator/specdec/cli/echo.py",
+        "operator/specdec/tools/cli/app.py",
+        "operator/specdec/tools/cli/echo.py",
     ]

@@ -9,7 +9,7 @@ from unit.ten_changes.scratch import AGREE, Scratch
 PROGRAM = (
     AGREE
     + """
-from specdec import validation
+from specdec.pipeline import validation
 from specdec.api.model import SpeculativeModel
 from support.simulated_cluster import IMAGES, World, fetched, resource
 from unit.pipeline.tensorrt import engines, parameters, plans, tensorrt

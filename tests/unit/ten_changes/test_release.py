@@ -8,7 +8,7 @@ from unit.ten_changes.scratch import Scratch
 
 PROGRAM = """
 from support.simulated_cluster import IMAGES
-from specdec import validation
+from specdec.pipeline import validation
 from specdec.api.model import SpeculativeModel
 from specdec.triton import contract
 from unit.pipeline.tensorrt import engines, plans, tensorrt

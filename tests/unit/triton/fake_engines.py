@@ -9,8 +9,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from specdec.payload.serving import engines
-from specdec.payload.serving.engines import Plan
+from specdec.images.serving import engines
+from specdec.images.serving.engines import Plan
 
 TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 PATIENCE = 1000.0

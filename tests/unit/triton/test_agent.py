@@ -16,7 +16,7 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 
-AGENT = Path(launch.__file__).parents[1] / "payload" / "serving" / "agent.py"
+AGENT = Path(launch.__file__).parents[1] / "images" / "serving" / "agent.py"
 LEADER = "big-group-0.big-group.models"
 
 

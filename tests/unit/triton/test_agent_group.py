@@ -15,7 +15,7 @@ from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 from specdec.triton.layout import Launch, Mode
 
-AGENT = Path(launch.__file__).parents[1] / "payload" / "serving" / "agent.py"
+AGENT = Path(launch.__file__).parents[1] / "images" / "serving" / "agent.py"
 LEADER = "big-group-0.big-group.models"
 # A fake tritonserver: rank 0 drains for a second; the other ranks end when it has drained.
 _SERVER = """\

@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from cluster.processes import until
-from specdec.payload.serving import alive
+from specdec.images.serving import alive
 from unit.triton import fake_models
 
 

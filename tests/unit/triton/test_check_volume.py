@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
+from specdec.images.serving import check_volume
 from specdec.jobs import manifests, volume
-from specdec.payload.serving import check_volume
 from specdec.triton import start
 from support.programs import local
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.payload.serving import drain
+from specdec.images.serving import drain
 from unit.triton import fake_models
 
 # The tables contain: the listener of 8001 (0x1F41); two connections to it, one closed by its

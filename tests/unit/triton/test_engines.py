@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cluster.processes import until
-from specdec.payload.serving import alive, engines
-from specdec.payload.serving.engines import Plan, Record
+from specdec.images.serving import alive, engines
+from specdec.images.serving.engines import Plan, Record
 from unit.client import fake_server
 from unit.client.fake_server import Script
 from unit.triton import fake_models

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from specdec.payload.serving import health
+from specdec.images.serving import health
 
 PATIENCE = 100.0
 MODEL = "a" * 64

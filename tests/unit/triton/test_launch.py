@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec.api.methods.draft_target import Placement, Topology
-from specdec.payload.serving import check_volume, engines
+from specdec.images.serving import check_volume, engines
 from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan

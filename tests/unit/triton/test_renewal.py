@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.payload.serving import renewal
+from specdec.images.serving import renewal
 
 
 class Mount:

@@ -13,7 +13,7 @@ import pytest
 from tritonclient.grpc import service_pb2_grpc
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.payload.serving import streams
+from specdec.images.serving import streams
 from support import certificates
 from unit.client.fake_server import FakeTriton, Script
 

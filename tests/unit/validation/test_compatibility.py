@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specdec.api import conditions
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
-from specdec.validation import compatibility
+from specdec.pipeline.validation import compatibility
 from support.simulated_cluster import resource
 from unit.pipeline.tensorrt import tensorrt
 
@@ -223,7 +223,10 @@ def test_padding(entries: int, tensor: int) -> None:
 
 def test_every_reason_of_the_condition_is_used() -> None:
     package = ROOT / "operator" / "specdec"
-    sources = [*package.glob("validation/*.py"), *package.glob("backends/**/methods/*.py")]
+    sources = [
+        *package.glob("pipeline/validation/*.py"),
+        *package.glob("backends/**/methods/*.py"),
+    ]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     names = set(re.findall(r"CompatibilityReason\.(\w+)", text))
     failed = [reason for reason in CompatibilityReason if reason in conditions.FAILED]

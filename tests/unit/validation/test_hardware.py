@@ -2,8 +2,8 @@
 
 import pytest
 
-from specdec import validation
 from specdec.api.model import SpeculativeModel
+from specdec.pipeline import validation
 from support.simulated_cluster import IMAGES
 from unit.backends.pytorch_cases import pytorch
 from unit.pipeline.tensorrt import tensorrt

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specdec.api.model import SpeculativeModel
-from specdec.validation import compatibility, parallelism
+from specdec.pipeline.validation import compatibility, parallelism
 from unit.backends.pytorch_cases import put, pytorch
 from unit.pipeline.public import models, pair, spec
 

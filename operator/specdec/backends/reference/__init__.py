@@ -81,7 +81,7 @@ class Reference:
         return Needs(len(self.ranks(model).devices[engine.role]))
 
     def scripts(self) -> Mapping[str, str]:
-        """The Python files of `payload/build`."""
+        """The Python files of `images/build`."""
         return programs.payload("build")
 
     def image(self, version: str) -> None:

@@ -93,7 +93,7 @@ class TensorRT:
         return needs(engine.plan, len(self.ranks(model).devices[engine.role]), weights)
 
     def scripts(self) -> Mapping[str, str]:
-        """The Python files of `payload/build`."""
+        """The Python files of `images/build`."""
         return programs.payload("build")
 
     def image(self, version: str) -> Mapping[str, Any]:

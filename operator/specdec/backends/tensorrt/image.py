@@ -1,6 +1,6 @@
 """What specdec expects of the server image of a TensorRT-LLM version, as data for the image check.
 
-The check itself runs in a build Job, inside the image (`payload/build/image_check.py`). Its input
+The check itself runs in a build Job, inside the image (`images/build/image_check.py`). Its input
 depends only on that version, because resources that share an engine share the ConfigMap of its
 build.
 """

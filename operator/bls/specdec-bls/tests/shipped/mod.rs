@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use triton_specdec::error::Error;
 use triton_specdec::tokenizer::{HubTokenizer, Special};
 
-const PAYLOAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../specdec/payload");
+const PAYLOAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../specdec/images");
 
 pub fn pair() -> PathBuf {
     Path::new(PAYLOAD).join("pair/target")

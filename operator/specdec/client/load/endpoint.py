@@ -1,0 +1,88 @@
+"""The interface between the benchmark and a server, for gRPC and HTTP.
+
+`measurement` opens an `Endpoint`, and sends requests with one `LoadClient` per concurrent client.
+Only the module of the selected protocol is imported.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Literal
+from typing import Protocol as Interface
+
+from specdec.client.connection import Connection
+from specdec.client.errors import ClientError
+from specdec.client.grpc_calls import Tensors
+from specdec.client.load.exchange import Exchange
+from specdec.client.transport import Model, timed_out
+
+Protocol = Literal["grpc", "http"]
+
+
+class LoadClient(ABC):
+    """One concurrent client, which sends one request after another."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def send(self, index: int, request: Any) -> Exchange:
+        """Send a request and record the arrival times of its response messages.
+
+        An error is recorded in the exchange, and the next request uses a new connection.
+
+        Args:
+            index: of the request.
+            request: from `Endpoint.message`; it can be reused.
+        """
+        exchange = Exchange(index, time.perf_counter())
+        try:
+            async with asyncio.timeout(self._connection.timeout):
+                await self._read(exchange, request)
+        except TimeoutError:
+            exchange.error = timed_out(self._connection)
+        except ClientError as error:
+            exchange.error = error
+        if exchange.error is not None:
+            await self.close()
+        return exchange
+
+    @abstractmethod
+    async def _read(self, exchange: Exchange, request: Any) -> None:
+        """Send a request and fill in its exchange until the answer is complete."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the connection; the next request opens another."""
+
+
+class Endpoint(Interface):
+    """A server under load; its errors are those of `transport.Transport`."""
+
+    async def model(self, name: str) -> Model:
+        """Request the declaration of a model."""
+
+    def message(
+        self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
+    ) -> Any:
+        """Encode a request; the measurement does so before it starts a clock."""
+
+    def client(self, *, streamed: bool) -> LoadClient:
+        """Create one concurrent client, for a model that streams or for one that does not."""
+
+
+def endpoint(connection: Connection, protocol: Protocol) -> AbstractAsyncContextManager[Endpoint]:
+    """Open the endpoint of a server: OpenAI's if its URL has a path, else Triton's."""
+    if connection.path:
+        from specdec.client.load.openai_endpoint import OpenAI
+
+        return nullcontext(OpenAI(connection))
+    if protocol == "http":
+        from specdec.client.load.http_endpoint import Http
+
+        # Only its clients hold connections, and each closes its own.
+        return nullcontext(Http(connection))
+    from specdec.client.load.grpc_endpoint import Grpc
+
+    return Grpc(connection)

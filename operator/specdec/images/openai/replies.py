@@ -1,0 +1,96 @@
+"""What the endpoint and the proxy share: clients that leave, and replies to failures."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Send
+
+from specdec.images.openai.errors import ApiError, unavailable
+
+GENERATING = ("/v1/completions", "/v1/chat/completions")
+# A header and no field of the body, so that a gateway can set it without reading bodies.
+SCOPE = "x-lookup-scope"
+_BLOCK = 64 << 10
+_Result = TypeVar("_Result")
+
+
+def scope_of(headers: Headers) -> str | None:
+    """The scope of a request's lookups; None without one.
+
+    Raises:
+        ApiError: there are two, of which a gateway may have set only one.
+    """
+    scopes = headers.getlist(SCOPE)
+    if len(scopes) > 1:
+        raise ApiError(f"the header {SCOPE} is there {len(scopes)} times; send it once")
+    return scopes[0] if scopes else None
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """The result of `work`, which ends if the client leaves first; the body must be read.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+    answering = asyncio.ensure_future(work)
+    # After the body, nothing but the end of the connection is received.
+    leaving = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        for each in (answering, leaving):
+            each.cancel()
+        await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+async def send_whole(body: bytes, send: Send) -> None:
+    """Send a body in blocks, and wait until the client has read all but the last ones.
+
+    A server writes a body that is sent at once into memory, and takes the next request.
+    """
+    for start in range(0, max(1, len(body)), _BLOCK):
+        end = start + _BLOCK
+        message = {"body": body[start:end], "more_body": end < len(body)}
+        await send({"type": "http.response.body", **message})
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    headers = {"retry-after": "1"} if error.status in (429, 503) else {}
+    if error.close:
+        headers["connection"] = "close"
+    return JSONResponse(error.body(), error.status, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    paths = f"{' and '.join(GENERATING)} with POST, and /v1/models with GET"
+    message = f"{request.method} {request.url.path} is no operation of this server; use {paths}"
+    return await _api_error(request, ApiError(message, status=error.status_code))
+
+
+async def _disconnected(request: Request, error: Exception) -> Response:
+    """A client that disconnects before its request is complete gets no response."""
+    return Response(status_code=499)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return await _api_error(
+        request, unavailable("the endpoint failed; its log has the cause, and a retry may succeed")
+    )
+
+
+HANDLERS: Mapping[Any, Any] = {
+    ApiError: _api_error,
+    ClientDisconnect: _disconnected,
+    HTTPException: _http_error,
+    Exception: _unexpected,
+}

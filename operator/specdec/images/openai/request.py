@@ -1,0 +1,268 @@
+"""Turn a validated body into a `Task`: what is generated, and how it is answered."""
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec.client.errors import BadRequestError
+from specdec.client.model_names import ENSEMBLE
+from specdec.client.request import Request
+from specdec.images.openai.body import shown
+from specdec.images.openai.errors import ApiError, context_length, unknown_model
+from specdec.images.openai.models import Chat, Common, Completion
+from specdec.images.openai.settings import Settings
+
+_MASK = 2**64 - 1
+_COMPLETION_TOKENS = 16
+_SCOPE_INPUT = "lookup_scope"
+
+
+@dataclass(frozen=True)
+class Served:
+    """The declaration of the Triton model.
+
+    Attributes:
+        inputs, outputs: names of its tensors.
+        streams: it can send an answer in pieces.
+        max_seq_len: most tokens of prompt and answer; 0 if unknown.
+        add_special_tokens: the server adds the tokenizer's special tokens to a prompt.
+    """
+
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+    streams: bool
+    max_seq_len: int = 0
+    add_special_tokens: bool = True
+
+    @property
+    def counts_tokens(self) -> bool:
+        """The server reports the numbers of prompt and output tokens."""
+        return "num_output_tokens" in self.outputs
+
+
+@dataclass(frozen=True)
+class Task:
+    """A validated request.
+
+    Attributes:
+        request: for the server.
+        chat: answer as a chat completion.
+        stream, include_usage, include_metrics: the form of the answer.
+        stop: strings that end the answer, and are no part of it.
+        tools: tool calls are split from the text.
+        log_probs: the answer has the log probabilities of its tokens.
+        max_tokens: of the answer, as requested.
+    """
+
+    request: Request
+    chat: bool
+    stream: bool
+    include_usage: bool
+    include_metrics: bool
+    stop: tuple[str, ...]
+    tools: bool
+    log_probs: bool
+    max_tokens: int
+
+
+def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
+    """The task of a validated body.
+
+    Args:
+        body: a `Completion` or a `Chat`.
+        prompt: its text, for a chat the rendered template.
+        served: the declaration of the model.
+        settings: of the endpoint.
+
+    Raises:
+        ApiError: a value that this server cannot serve.
+    """
+    _refuse(body, served, settings)
+    chat = isinstance(body, Chat)
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    log_probs = _log_probs(body, served)
+    # The probabilities of a piece belong to its text. So the server sends pieces even if the
+    # answer is not streamed to the client.
+    stream = served.streams and bool(body.stream or log_probs)
+    limit = _max_tokens(body, served, settings)
+    try:
+        request = Request(
+            prompt=prompt,
+            model=settings.model,
+            max_tokens=limit,
+            draft_tokens=body.num_draft_tokens,
+            stream=stream,
+            # TensorRT-LLM before 1.2 reports no counts, but a probability for each token. Then the
+            # probabilities are counted.
+            log_probs=log_probs
+            or (not served.counts_tokens and "return_log_probs" in served.inputs),
+            token_counts=served.counts_tokens,
+            stop_words=stop,
+            **_sampling(body),
+        )
+        request.tensors(served.inputs)
+    except BadRequestError as error:
+        raise ApiError(str(error)) from None
+    except UnicodeEncodeError:
+        raise ApiError("a text has half a surrogate pair; send valid Unicode") from None
+    options = body.stream_options
+    return Task(
+        request=request,
+        chat=chat,
+        stream=bool(body.stream),
+        include_usage=options is not None and options.include_usage,
+        include_metrics=body.include_metrics,
+        stop=stop,
+        tools=isinstance(body, Chat) and bool(body.tools) and body.tool_choice != "none",
+        log_probs=log_probs,
+        max_tokens=limit,
+    )
+
+
+def in_scope(task: Task, scope: str | None, served: Served) -> Task:
+    """The task with the scope of its lookups, if the server has a memory of texts."""
+    if not scope or _SCOPE_INPUT not in served.inputs:
+        return task
+    return replace(task, request=replace(task.request, lookup_scope=scope))
+
+
+def prompt_of(body: Completion) -> str:
+    """The prompt of a completion.
+
+    Raises:
+        ApiError: several prompts, token ids, or an empty prompt.
+    """
+    prompt = body.prompt
+    if isinstance(prompt, list):
+        if len(prompt) != 1:
+            raise ApiError(
+                f"prompt has {len(prompt)} items; send one request for each prompt", param="prompt"
+            )
+        prompt = prompt[0]
+    if not isinstance(prompt, str):
+        raise ApiError("prompt has token ids; send text", param="prompt")
+    if not prompt:
+        raise ApiError("prompt is empty; send at least one character", param="prompt")
+    return prompt
+
+
+def _refuse(body: Common, served: Served, settings: Settings) -> None:
+    """Refuse what the server does not offer."""
+    if body.model != settings.served_name:
+        raise unknown_model(body.model, settings.served_name)
+    values: dict[str, tuple[bool, str]] = {
+        "n": (body.n not in (None, 1), "this server gives one answer; set it to 1"),
+        "logit_bias": (
+            bool(body.logit_bias),
+            "this server has no biases by token id; leave it out",
+        ),
+        "stream_options": (
+            body.stream_options is not None and not body.stream,
+            "it needs stream; set stream to true, or leave it out",
+        ),
+    }
+    if isinstance(body, Completion):
+        values |= {
+            "best_of": (
+                body.best_of not in (None, 1),
+                "this server gives one answer; set it to 1",
+            ),
+            "echo": (bool(body.echo), "answers here are new text alone; leave it out"),
+            "suffix": (bool(body.suffix), "this model continues text; leave it out"),
+        }
+    if isinstance(body, Chat):
+        values |= _unsupported_chat(body, settings)
+    for name, (is_refused, message) in values.items():
+        if is_refused:
+            raise ApiError(f"{name} is {shown(getattr(body, name))}, but {message}", param=name)
+
+
+def _unsupported_chat(body: Chat, settings: Settings) -> dict[str, tuple[bool, str]]:
+    formats = body.response_format
+    return {
+        "response_format": (
+            formats is not None and formats.get("type") != "text",
+            "this endpoint does not restrict the form of answers; set type to text",
+        ),
+        "modalities": (body.modalities not in (None, ["text"]), "answers are text; leave it out"),
+        "tool_choice": (
+            body.tool_choice not in (None, "auto", "none"),
+            "the model itself decides about tool calls; set it to auto or none",
+        ),
+        "tools": (
+            bool(body.tools) and body.tool_choice != "none" and settings.tool_parser is None,
+            "this service has no parser of tool calls; leave them out, or configure one",
+        ),
+    }
+
+
+def _log_probs(body: Common, served: Served) -> bool:
+    if isinstance(body, Completion):
+        name, alternatives, requested = "logprobs", body.logprobs, body.logprobs is not None
+    else:
+        assert isinstance(body, Chat)
+        name, alternatives = "top_logprobs", body.top_logprobs
+        requested = bool(body.logprobs)
+        if alternatives is not None and not requested:
+            raise ApiError("top_logprobs needs logprobs; set logprobs to true", param=name)
+    if alternatives:
+        raise ApiError(
+            f"{name} is {alternatives}, but this server returns the probabilities of the chosen "
+            "tokens only; set it to 0",
+            param=name,
+        )
+    if requested and "return_log_probs" not in served.inputs:
+        raise ApiError(
+            "logprobs is set, but this server returns no log probabilities; leave it out",
+            param="logprobs",
+        )
+    return requested
+
+
+def _max_tokens(body: Common, served: Served, settings: Settings) -> int:
+    name, limit = "max_tokens", body.max_tokens
+    if isinstance(body, Chat) and body.max_completion_tokens is not None:
+        if limit not in (None, body.max_completion_tokens):
+            raise ApiError(
+                f"max_tokens is {limit} and max_completion_tokens is "
+                f"{body.max_completion_tokens}; send one of them",
+                param="max_tokens",
+            )
+        name, limit = "max_completion_tokens", body.max_completion_tokens
+    longest = served.max_seq_len
+    if limit is None:
+        default = settings.max_tokens if isinstance(body, Chat) else _COMPLETION_TOKENS
+        # The BLS shortens a limit to the room that the prompt leaves.
+        room = longest - 1 if longest and settings.model != ENSEMBLE else default
+        return max(1, room if isinstance(body, Chat) else min(default, room))
+    if longest and limit >= longest:
+        raise context_length(
+            f"{name} is {limit}, but prompt and answer together have at most {longest} tokens; "
+            f"set it below {longest}",
+            name,
+        )
+    return limit
+
+
+def _sampling(body: Common) -> dict[str, Any]:
+    """The sampling parameters; temperature 0 is greedy decoding."""
+    values: dict[str, Any] = {
+        name: getattr(body, name)
+        for name in ("presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens")
+    }
+    if body.seed is not None:
+        values["seed"] = body.seed & _MASK
+    if body.temperature is not None and _single(body.temperature) == 0:
+        values.pop("seed", None)
+        return values
+    values |= {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k}
+    if body.temperature is not None and body.top_p is None and body.top_k is None:
+        # Engines decode greedily at any temperature unless one of these two is set.
+        values["top_p"] = 1.0
+    return values
+
+
+def _single(value: float) -> float:
+    """The number rounded to 32 bits, as a server gets it."""
+    result: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return result

@@ -1,0 +1,29 @@
+"""The settings of the endpoint, which its command line sets."""
+
+from dataclasses import dataclass, field
+
+from specdec.client.model_names import BLS
+from specdec.images.openai.limits import Limits
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the endpoint serves.
+
+    Attributes:
+        served_name: the name of the model in requests and answers.
+        model: the Triton model.
+        tool_parser, reasoning_parser: names in `parsers`; None for no parser.
+        max_tokens: of a chat completion without a limit, if the server's longest sequence is
+            unknown.
+        limits: what one process accepts.
+        metrics_url: `host:port` of Triton's metrics.
+    """
+
+    served_name: str
+    model: str = BLS
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    max_tokens: int = 4096
+    limits: Limits = field(default_factory=Limits)
+    metrics_url: str = "127.0.0.1:8002"

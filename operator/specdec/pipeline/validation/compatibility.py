@@ -1,0 +1,203 @@
+"""Whether fetched checkpoints fit each other, by the facts that the fetch Job read from them.
+
+Speculative decoding compares token ids of two models, so an id must be the same token in both. A
+fact that is known of only one model is not compared: the files may not have it, or an older
+release may not have read it. `spec.checks` sets the severity of each finding.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specdec import backends
+from specdec.api.matrix import matrix, support
+from specdec.api.model import Checks, Severity, SpeculativeModel
+from specdec.api.reasons import CompatibilityReason
+from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.pipeline.validation import parallelism
+
+__all__ = ["CheckpointFacts", "Finding", "Verdict", "judge", "padded"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings; with any in `refused`, the models are neither built nor served."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """Findings that `spec.checks` enforces."""
+        return tuple(f for f in self.findings if f.severity == "Enforce")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that are reported while the models are served."""
+        return tuple(f for f in self.findings if f.severity == "Warn")
+
+
+def judge(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Verdict:
+    """Judge the facts (by role of `SpeculativeModel.sources`) with the severities of the spec."""
+    findings = [
+        *_architectures(model, facts),
+        *parallelism.findings(model, facts),
+        *_pair(model, facts),
+        *backends.method(model).findings(model, facts),
+        *_context(model, facts),
+    ]
+    weighed = (replace(f, severity=_severity(f, model.spec.checks)) for f in findings)
+    return Verdict(tuple(f for f in weighed if f.severity != "Disabled"))
+
+
+def padded(entries: int, tensor: int) -> int:
+    """The vocabulary size in an engine: padded to a multiple of its tensor parallelism."""
+    return -(-entries // tensor) * tensor
+
+
+def _severity(finding: Finding, checks: Checks) -> Severity:
+    """The severity that the spec sets, at most that of the finding itself."""
+    asked: Severity = getattr(checks, finding.check) if finding.check else "Enforce"
+    return "Warn" if (asked, finding.severity) == ("Enforce", "Warn") else asked
+
+
+def _architectures(
+    model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
+) -> Iterator[Finding]:
+    """Architectures that only other backends serve: the fetch Job accepts those of any backend."""
+    backend = model.spec.runtime.backend
+    able = support(backend).architectures
+    for role in ("target", "draft"):
+        own = facts.get(role, {}).get("architecture")
+        if own is not None and own not in able:
+            yield Finding(
+                CompatibilityReason.ARCHITECTURE_NOT_SERVED,
+                f"the {role} is {own}, and backend {backend} serves {', '.join(able)}: choose "
+                f"another checkpoint{_backend_for(model, own)}",
+                "",
+                role,
+            )
+
+
+def _backend_for(model: SpeculativeModel, architecture: str) -> str:
+    """The end of a sentence: a backend that serves an architecture; empty without one."""
+    method = model.spec.speculation.method
+    for name, row in matrix().items():
+        if not row.served or not row.on_gpus or architecture not in row.architectures:
+            continue
+        able = row.method_architectures.get(method, row.architectures)
+        if row.serves(method, row.default_version) and architecture in able:
+            return f", or set spec.runtime.backend to {name}"
+    return ""
+
+
+def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
+    if not {"target", "draft"} <= facts.keys():
+        return
+    target, draft = facts["target"], facts["draft"]
+    same = _same_tokenizer(target, draft)
+    if same is False:
+        yield Finding(
+            CompatibilityReason.TOKENIZER_MISMATCH,
+            f"draft and target have different tokenizers ({draft['tokenizer']} and "
+            f"{target['tokenizer']}): choose a draft trained with the target's tokenizer",
+            "tokenizer",
+            "draft",
+        )
+    yield from _vocabulary(model, target, draft, sure=same is True)
+    for name, key in (("end-of-text", "eos"), ("begin-of-text", "bos")):
+        if _differ(target, draft, key):
+            yield Finding(
+                CompatibilityReason.SPECIAL_TOKENS_MISMATCH,
+                f"the {name} token is {draft[key]} in the draft and {target[key]} in the "
+                f"target: make {key}_token_id equal in both checkpoints' config.json",
+                "special_tokens",
+                "draft",
+            )
+    if _differ(target, draft, "chatTemplate"):
+        yield Finding(
+            CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
+            f"draft and target have different chat templates ({draft['chatTemplate']} and "
+            f"{target['chatTemplate']}): fewer draft tokens may be accepted; choose a draft "
+            "tuned with the target's template",
+            "chat_template",
+            "draft",
+        )
+
+
+def _same_tokenizer(target: CheckpointFacts, draft: CheckpointFacts) -> bool | None:
+    """Whether token ids are the same in both; None if their files cannot be compared."""
+    files = target.get("tokenizerFile"), draft.get("tokenizerFile")
+    key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
+    values = target.get(key), draft.get(key)
+    return None if None in values else values[0] == values[1]
+
+
+def _vocabulary(
+    model: SpeculativeModel, target: CheckpointFacts, draft: CheckpointFacts, *, sure: bool
+) -> Iterator[Finding]:
+    """Findings about the vocabulary sizes; `sure` means that the tokenizers are known to be equal.
+
+    Acceptance by logits compares entry by entry, so the padded sizes must be equal. Acceptance by
+    tokens compares ids. With equal tokenizers, different sizes then only mean different padding,
+    unless the draft has ids beyond the padded vocabulary of the target.
+    """
+    sizes = target.get("vocabSize"), draft.get("vocabSize")
+    if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
+        return
+    tensor = [parallelism.tensor(model, role) for role in ("target", "draft")]
+    in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
+    if model.spec.speculation.block.compares_logits and in_engine[0] != in_engine[1]:
+        yield Finding(
+            CompatibilityReason.PADDED_VOCAB_MISMATCH,
+            f"the draft's engine has {in_engine[1]} vocabulary entries (tensor parallelism "
+            f"{tensor[1]}) and the target's {in_engine[0]} (tensor parallelism {tensor[0]}), and "
+            "acceptance Logits compares them one by one: set acceptance to Tokens, or choose a "
+            "draft and parallelism of the same padded size",
+            "vocabulary",
+            "draft",
+        )
+    elif sizes[0] != sizes[1]:
+        harmless = sure and sizes[1] <= in_engine[0]
+        yield Finding(
+            CompatibilityReason.VOCAB_SIZE_MISMATCH,
+            f"the draft's vocabulary has {sizes[1]} entries and the target's {sizes[0]}: choose "
+            "a draft with the target's vocab_size",
+            "vocabulary",
+            "draft",
+            "Warn" if harmless else "Enforce",
+        )
+
+
+def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
+    """Findings about `limits.maxSeqLen`: a model loses quality beyond its trained positions.
+
+    An engine's position table also ends at the trained positions. Drafts past the end of the
+    longest sequence need positions of their own, although no answer keeps these drafts.
+    """
+    for role, spec in model.models.items():
+        positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
+        if not isinstance(positions, int):
+            continue
+        beyond = backends.method(model).positions_beyond(model) if role == "target" else 0
+        if longest > positions:
+            message = (
+                f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
+                f"{longest}: longer sequences may lose quality and acceptance; "
+                f"lower limits.maxSeqLen of the {role}, or choose a model made for more"
+            )
+        elif longest + beyond > positions:
+            message = (
+                f"the {role} was trained on {positions} positions, and limits.maxSeqLen {longest} "
+                f"with the {beyond} draft tokens of a step needs {longest + beyond}: drafts at "
+                "the end of a sequence may be computed from undefined positions; lower "
+                f"limits.maxSeqLen of the {role} to {positions - beyond}, or choose a model made "
+                "for more"
+            )
+        else:
+            continue
+        yield Finding(CompatibilityReason.CONTEXT_TOO_SHORT, message, "context_length", role)
+
+
+def _differ(target: CheckpointFacts, draft: CheckpointFacts, key: str) -> bool:
+    values: tuple[Any, Any] = target.get(key), draft.get(key)
+    return None not in values and values[0] != values[1]
