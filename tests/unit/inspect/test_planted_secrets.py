@@ -84,6 +84,20 @@ PLANTED = {
     "jwt-in-base64": "token review of |ZXlKaGJHY2lPaUpTVXpJMU5pSXNJbXRwWkNJNklqRWlmUS5leUp|",
     "ngc-legacy": "login to nvcr.io with |bW1vNmRlM2xkb3ZhbmtlajI4bDVqZmdqOTM6NGE5ZGRkNTgtMDAxMS00"
     "MjMzLWFhNTUtZjY2Nzc4ODk5YWFi|",
+    "pass": "DB_PASS=|hunter2|",
+    "pass-in-yaml": "redis_pass: |hunter2|",
+    "pass-in-camel-case": "{'smtpPass': '|hunter2|'}",
+    "pass-as-an-option": "serve --pass |hunter2| --port 1",
+    "pass-in-a-query": "user=me&pass=|hunter2|&x=1",
+    "pw": "ldap_bind_pw=|hunter2|",
+    "creds": "creds=|me:hunter2|",
+    "access-token-of-a-forge": "GH_PAT=|hunter2x|",
+    "auth": "AUTH=|hunter2x|",
+    "short-variable": "TOKEN=|abc| serve",
+    "quoted-variable": "TOKEN='|a b|' serve",
+    "ssh": "ssh_key: |abc/def|",
+    "login": "docker login -u me -p |hunter2| nvcr.io",
+    "literal": "kubectl create secret generic x --from-literal=key=|hunter2|",
     "google-interoperability": "GOOG1E|N5HVA3NKFP7GHUSJELBLNQCUVXKKNDDKDQ5GMIZ4858UX1ZCCLJW|",
     "terraform": "|TiJLYbS66Kqt7w.atlasv1.|LcaiUMd5rwK1Qi9f0vl6JdgdTMBNPReMFz",
 }
@@ -126,6 +140,8 @@ ORDINARY = [
     "TRITON_AUTHOR=x task-runner risk-free disk-pressure-eviction",
     "the password is wrong; an api key is required; a token is missing; per token 12.3ms",
     "redis-cli -p 6379 and mysql -p -u x and rpa_worker_of_a_longer_name fw_update_of_the_card",
+    "tests pass: 3 of 3; first_pass: 12 ms; bypass=1 path=/x EOS_TOKEN=</s> MAX_TOKEN=8 TOKENS=5",
+    "patience: 60 and pattern=abc; credit: yes; author=me; passthrough=on; login succeeded",
     "results.abcdefghijklmnopqrstuvwxyz SKIPPED API-server EAAMerge image@sha256:0123",
 ]
 

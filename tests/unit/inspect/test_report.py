@@ -116,6 +116,19 @@ def test_references_and_ordinary_fields_are_kept() -> None:
     assert masked(value) == value
 
 
+@pytest.mark.parametrize(
+    "name", ["DB_PASS", "GH_PAT", "CREDS", "JWT", "LDAP_PW", "SESSION_COOKIE"]
+)
+def test_variables_with_short_names_of_credentials_are_masked(name: str) -> None:
+    assert masked({"name": name, "value": "v1"}) == {"name": name, "value": "[removed]"}
+    entry = {"redis-pass": "v1", ".dockerconfigjson": "{}", "bypass": "v1"}
+    assert masked(entry) == {
+        "redis-pass": "[removed]",
+        ".dockerconfigjson": "[removed]",
+        "bypass": "v1",
+    }
+
+
 def test_copies_of_the_object_are_left_out() -> None:
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
     meta = {"name": "pair", "managedFields": [{}], "annotations": annotations}

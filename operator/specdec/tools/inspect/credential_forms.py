@@ -71,8 +71,9 @@ _QUERY = re.compile(
 _CURL = re.compile(r"((?:\s|^|\")(?:-u|--user|--proxy-user)[\s=\"',]+[^\s:\"']+:)[^\s\"']+")
 # Options of clients; mysql asks for the password if a blank follows -p.
 _CLIENT = re.compile(
-    r"(\b(?:redis-cli\b[^\n|;]{0,200}?\s-a[ \t=]?|sshpass\s-p[ \t]?"
-    r"|(?:mysql\w{0,8}|mariadb)\b[^\n|;]{0,200}?\s-p))(?!-)[^\s\"']+"
+    r"((?:\bredis-cli\b[^\n|;]{0,200}?\s-a[ \t=]?|\bsshpass\s-p[ \t]?"
+    r"|\b(?:mysql\w{0,8}|mariadb)\b[^\n|;]{0,200}?\s-p|\slogin\b[^\n|;]{0,200}?\s-p[ \t=]"
+    r"|--from-literal[= \t][\w.-]{1,253}=))(?!-)[^\s\"']+"
 )
 _COOKIES = re.compile(r"(?i)(\bcookies\\{0,4}[\"']?\s{0,4}[:=]\s{0,4})\{[^{}\n]*\}")
 # Not the tag and digest of an image.
@@ -115,14 +116,17 @@ _PATTERNS: tuple[re.Pattern[str], ...] = (
 )
 
 _STRONG = (
-    r"passw(?:or)?d|passwd|pwd|passphrase|secret|credentials?"
-    r"|(?:api|access|account|private|secret|shared|signing|encryption|master|license"
+    r"passw(?:or)?d|passwd|pwd|passphrase|secret|credentials?|(?<![a-z])creds"
+    r"|(?:api|access|account|private|secret|shared|signing|encryption|master|license|ssh"
     r"|subscription)[-_ ]?key"
     r"|key[-_]data"
     r"|(?:auth|access|refresh|bearer|session|id|identity|registry|security|api|personal|private|bot"
     r"|hub|hf|hugging[-_]?face|gitlab|github|service|deploy|job)[-_]?token"
 )
-_WEAK = r"token|jwt|session_?id|gitlab_session|(?<=[\"'_])auth(?=[\"'\\=])"
+_WEAK = (
+    r"token|jwt|session_?id|gitlab_session|(?<=[\"'_])auth(?=[\"'\\=])|(?<=[_-])(?:pass|pat|pw)"
+    r"|(?-i:(?<=[a-z])Pass|(?<![A-Z])AUTH(?==))|(?<=[?&])pass"
+)
 _NAME = rf"(?:{_STRONG}|token)\d{{0,3}}"
 # A block of YAML, whose lines are indented more than its key, and the content of an XML element.
 _BLOCK = re.compile(
@@ -143,8 +147,8 @@ _PROSE = re.compile(
 _ELEMENT = re.compile(rf"(?i)(<[\w:.-]{{0,40}}?{_NAME}(?:\s[^<>]{{0,200}})?>)[^<\n]+(?=</)")
 # Each name in the patterns of headers, options and assignments has one of these parts.
 _NAMES = (
-    *("pass", "pwd", "secret", "credential", "key", "token", "jwt", "session", "auth", "cookie"),
-    *("bearer", "basic", "negotiate"),
+    *("pass", "pwd", "pw", "pat", "secret", "cred", "key", "token", "jwt", "session", "auth"),
+    *("cookie", "bearer", "basic", "negotiate"),
 )
 _VALUE = (
     # A quoted value, with escaped quotes; the quotes may be escaped themselves.
@@ -161,7 +165,7 @@ _ASSIGNED = re.compile(
     rf"(?:{_VALUE})"
 )
 _OPTION = re.compile(
-    rf"(?i)(?P<name>(?<![\w-])--?[a-z0-9-]{{0,40}}?(?P<strong>{_STRONG}|token|auth)\d{{0,3}})"
+    rf"(?i)(?P<name>(?<![\w-])--?[a-z0-9-]{{0,40}}?(?P<strong>{_STRONG}|token|auth|-pass)\d{{0,3}})"
     rf"(?P<between>[ \t]+)(?!-)(?:{_VALUE})"
 )
 # Tokens of a vocabulary, and other names that end like one of a credential.
@@ -224,6 +228,10 @@ def _assignment(match: re.Match[str]) -> str:
         return _replaced(match, lambda _: True)
     if _ORDINARY.search(match.string, max(0, match.start() - 16), match.start()):
         return match.group(0)
+    name = match.group("name")
+    if name.isupper() and "=" in match.group("between"):
+        # A variable of the environment.
+        return _replaced(match, lambda value: not value.isdecimal())
     quoted = match.group("quote") is not None
     prose = ":" in match.group("between") and not quoted
     return _replaced(match, lambda value: _is_token(value, prose=prose))

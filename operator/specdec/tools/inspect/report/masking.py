@@ -10,12 +10,17 @@ from typing import Any
 from specdec.tools.inspect.credential_forms import REMOVED
 
 Json = dict[str, Any]
-_VARIABLE = re.compile(r"(?i)token|secret|passw|credential|key|auth")
+_VARIABLE = re.compile(
+    r"(?i)token|secret|passw|credential|key|auth|jwt|cookie|(?:^|_)(?:pass(?:phrase)?|pw|pat|creds)$"
+)
 # Options such as --max-tokens and --tokenizer have ordinary values.
-_OPTION = re.compile(r"(?i)^-[a-z0-9_-]*(?:token(?!s|iz)|secret|passw|credential|key|auth)")
+_OPTION = re.compile(
+    r"(?i)^-[a-z0-9_-]*(?:token(?!s|iz)|secret|passw|credential|key|auth|-pass(?![a-z]))"
+)
 # Keys of a ConfigMap or of annotations. A plain `key` or `secret` names an object.
 _ENTRY = re.compile(
-    r"(?i)(?:token|passwd|password|credentials?|(?:api|access|private|secret)[-_]?key|_secret)$"
+    r"(?i)(?:token|passwd|password|credentials?|(?:api|access|private|secret)[-_]?key|_secret"
+    r"|[-_.](?:pass|creds)|dockerconfigjson)$"
 )
 # The last applied configuration repeats the object as text; `managedFields` only lists its fields.
 _LEFT_OUT = ("managedFields", "kubectl.kubernetes.io/last-applied-configuration")
