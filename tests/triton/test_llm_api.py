@@ -44,7 +44,7 @@ from triton import inside
 MODEL = "tensorrt_llm"
 PROMPT = "def read_lines(path):\n"
 SERVED = ("pytorch-ngram", "pytorch-draft-target", "pytorch-suffix-automaton")
-TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard")
+TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard", "pytorch-dflash")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import get_args
 
 from specdec.api.methods.block import Block
+from specdec.api.methods.d_flash import DFlash
 from specdec.api.methods.draft_target import DraftTarget
 from specdec.api.methods.eagle import Eagle
 from specdec.api.methods.eagle3 import Eagle3
@@ -43,6 +44,7 @@ class Method(StrEnum):
     N_GRAM = "NGram"
     SUFFIX_AUTOMATON = "SuffixAutomaton"
     PARD = "PARD"
+    D_FLASH = "DFlash"
 
     @property
     def key(self) -> str:
@@ -91,6 +93,7 @@ class Speculation(Value):
     n_gram: NGram | None = None
     suffix_automaton: SuffixAutomaton | None = None
     pard: Pard | None = None
+    d_flash: DFlash | None = None
     draft_length_by_load: DraftLengthByLoad | None = None
     acceptance_threshold: AcceptanceThreshold | None = None
     acceptance_rate_threshold: AcceptanceRateThreshold | None = None

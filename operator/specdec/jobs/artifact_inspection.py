@@ -15,6 +15,10 @@ from specdec.jobs.weights import Shapes, corrupt
 # `<head>.<layer>.linear.weight` is a residual block of a Medusa head, `<head>.<layer>.weight`
 # the projection at its end.
 _BLOCK = re.compile(r"(?:medusa_head\.)?(\d{1,4})\.(\d{1,4})\.linear\.weight", re.ASCII)
+# Methods whose drafts propose a block of tokens from hidden states of the target.
+_BLOCK_DRAFTS = ("DFlash", "DSpark")
+# A larger number is no index of a layer.
+_MOST_LAYERS = 10_000
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
 
 
@@ -22,10 +26,10 @@ def heads(folder: Path) -> dict[str, Any]:
     """The facts of draft heads.
 
     Returns:
-        method (Eagle, Eagle3, Medusa or ReDrafter), hiddenSize, vocabSize, layers, numHeads,
-        heads and kvHeads (of attention),
-        architecture, parameters, targetHiddenSize, draftVocabSize; None where the files do not
-        state a value.
+        method (Eagle, Eagle3, Medusa, ReDrafter, DFlash or DSpark), hiddenSize, vocabSize, layers,
+        numHeads, heads and kvHeads (of attention),
+        architecture, parameters, targetHiddenSize, draftVocabSize, and for DFlash those of
+        `_block_draft`; None where the files do not state a value.
 
     Raises:
         JobError: CheckpointCorrupt: no configuration, no weights, a damaged file.
@@ -45,6 +49,7 @@ def heads(folder: Path) -> dict[str, Any]:
         # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
         "targetHiddenSize": optional_number(config, "target_hidden_size"),
         "draftVocabSize": optional_number(config, "draft_vocab_size"),
+        **_block_draft(config),
     }
     if facts["method"] == "Medusa":
         # The configuration of published heads may state fewer heads than their file has.
@@ -70,13 +75,47 @@ def heads_configuration(folder: Path) -> dict[str, Any]:
     """
     config = checkpoint_config.read(folder, "config.json")
     method = _method(config, medusa=False)
-    if method not in ("Eagle3", "ReDrafter"):
+    if method not in ("Eagle3", "ReDrafter", *_BLOCK_DRAFTS):
         # Only tensors distinguish heads of EAGLE from those of Medusa.
         return {}
     keys = ("hidden_size", "vocab_size", "target_hidden_size", "draft_vocab_size")
     names = ("hiddenSize", "vocabSize", "targetHiddenSize", "draftVocabSize")
     sizes = {name: optional_number(config, key) for name, key in zip(names, keys, strict=True)}
+    sizes |= _block_draft(config)
     return {"method": method, **{name: size for name, size in sizes.items() if size is not None}}
+
+
+def _block_draft(config: Config) -> dict[str, int | None]:
+    """The facts of a draft that proposes a block of tokens from hidden states of the target.
+
+    Returns:
+        headDim; maxPosition (tokens); blockSize (tokens, the first of which is known); maskToken
+        (the id of a token that is proposed); targetLayers (of the target that it was trained on);
+        capturedLayers and lastTargetLayer (the number of layers whose states it reads, and the
+        last of them, from 0). Empty for other heads.
+    """
+    if _method(config, medusa=False) not in _BLOCK_DRAFTS:
+        return {}
+    own = section(config, "dflash_config")
+    stated = own.get("target_layer_ids")
+    layers = [each for each in stated if _is_layer(each)] if isinstance(stated, list) else []
+    heads, hidden = (
+        optional_number(config, key) or 0 for key in ("num_attention_heads", "hidden_size")
+    )
+    mask = optional_number(own, "mask_token_id")
+    return {
+        "headDim": optional_number(config, "head_dim") or (hidden // heads if heads else None),
+        "maxPosition": optional_number(config, "max_position_embeddings"),
+        "blockSize": optional_number(config, "block_size"),
+        "maskToken": optional_number(config, "mask_token_id") if mask is None else mask,
+        "targetLayers": optional_number(config, "num_target_layers"),
+        "capturedLayers": len(layers) or None,
+        "lastTargetLayer": max(layers, default=None),
+    }
+
+
+def _is_layer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_LAYERS
 
 
 def engine(folder: Path) -> dict[str, Any]:
@@ -160,9 +199,25 @@ def _method(config: Config, *, medusa: bool) -> str:
         return "Medusa"
     if "num_draft_layers" in config:
         return "ReDrafter"
+    if _is_dspark(config):
+        return "DSpark"
+    if "dflash_config" in config or "DFlash" in checkpoint_config.architecture(config):
+        return "DFlash"
     if "draft_vocab_size" in config or "Eagle3" in checkpoint_config.architecture(config):
         return "Eagle3"
     return "Eagle"
+
+
+def _is_dspark(config: Config) -> bool:
+    """Whether a draft has the further heads of DSpark, which TensorRT-LLM refuses as DFlash."""
+    places = (config, section(config, "dflash_config"), section(config, "dspark_config"))
+    return "DSpark" in checkpoint_config.architecture(config) or any(
+        optional_number(place, "markov_rank")
+        or place.get("shift_label") is True
+        or place.get("use_confidence_head") is True
+        or str(place.get("projector_type")).lower() == "dspark"
+        for place in places
+    )
 
 
 def _count(indices: Any) -> int:

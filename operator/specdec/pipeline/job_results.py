@@ -44,6 +44,11 @@ class CheckpointFacts(SectionModel):
     next_token_layers: Size | None = None
     target_hidden_size: Size | None = None
     draft_vocab_size: Size | None = None
+    block_size: Size | None = None
+    mask_token: Size | None = None
+    target_layers: Size | None = None
+    captured_layers: Size | None = None
+    last_target_layer: Size | None = None
     intermediate_size: Size | None = None
     layers: Size | None = None
     heads: Size | None = None

@@ -41,6 +41,7 @@ BLOCKS: Mapping[str, Json] = {
     "Medusa": {"medusa": {"heads": {"pvc": {"claimName": "c", "path": "h"}}}},
     "ReDrafter": {"reDrafter": {"checkpoint": {"pvc": {"claimName": "c", "path": "h"}}}},
     "PARD": {"pard": {"draft": {"pvc": {"claimName": "c", "path": "d"}}}},
+    "DFlash": {"dFlash": {"checkpoint": {"pvc": {"claimName": "c", "path": "h"}}}},
     "Lookahead": {"lookahead": {}},
 }
 

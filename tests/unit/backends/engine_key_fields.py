@@ -91,6 +91,7 @@ WITHOUT_ENGINE = tuple(
         "nGram.",
         "suffixAutomaton.",
         "pard.",
+        "dFlash.",
         "draftLengthByLoad.",
         "acceptanceThreshold.",
         "acceptanceRateThreshold.",

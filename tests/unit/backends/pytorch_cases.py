@@ -24,6 +24,7 @@ BLOCKS: dict[str, Json] = {
     "DraftTarget": {"draftTarget": {"draft": {"source": source("draft")}}},
     "Eagle3": {"eagle3": {"checkpoint": source("heads")}},
     "PARD": {"pard": {"draft": source("draft")}},
+    "DFlash": {"dFlash": {"checkpoint": source("heads")}},
 }
 ROLES = {role: digit * 64 for role, digit in (("target", "a"), ("draft", "b"), ("heads", "c"))}
 EVERY = [(version, method) for version, rows in EXPECTED.items() for method in rows]

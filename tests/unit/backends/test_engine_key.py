@@ -28,6 +28,7 @@ SOURCES = {
     "speculation.reDrafter.checkpoint",
     "speculation.eagle3.checkpoint",
     "speculation.pard.draft",
+    "speculation.dFlash.checkpoint",
     *(f"target.{path}" for path in MODEL_SOURCES),
     *(f"{DRAFT}.{path}" for path in MODEL_SOURCES),
 }

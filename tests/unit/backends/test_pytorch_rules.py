@@ -137,6 +137,7 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ("MTP", "1.2.1", "speculation.mtp.suffixMatching", {}, "mtp.suffixMatching is set"),
         ("Eagle3", "1.2.1", "speculation.eagle3", None, "set spec.speculation.eagle3.checkpoint"),
         ("PARD", "1.3.0", "speculation.pard", None, "set spec.speculation.pard.draft"),
+        ("DFlash", "1.3.0", "speculation.dFlash", None, "set spec.speculation.dFlash.checkpoint"),
         (
             "DraftTarget",
             "1.2.1",

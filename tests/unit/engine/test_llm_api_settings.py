@@ -66,6 +66,7 @@ def test_the_draft_length_follows_the_load() -> None:
         ),
         ({"speculative_config": {"decoding_type": "MTP"}}, 1, "is MTP, which computes on GPUs"),
         ({"speculative_config": {"decoding_type": "PARD"}}, 1, "is PARD, which computes on GPUs"),
+        ({"speculative_config": {"decoding_type": "DFlash"}}, 1, "is DFlash, which computes on"),
         ({"speculative_config": {"decoding_type": "Guess"}}, 1, "set it to one of DraftTarget"),
         ({"speculative_config": {"decoding_type": "NGram"}}, 1, "max_draft_len is missing"),
         (

@@ -68,9 +68,14 @@ class CompatibilityReason(Reason):
     )
     HEADS_LAYERS_MISMATCH = _SECTION.failed(
         "HeadsLayersMismatch",
-        "the number of layers in the heads differs from `medusa.numLayers`, or EAGLE heads do not "
-        "have exactly one layer",
+        "the number of layers in the heads differs from `medusa.numLayers`, EAGLE heads do not "
+        "have exactly one layer, or heads were trained on a target of other layers",
         "correct the field in the message, or choose other heads",
+    )
+    DRAFT_LENGTH_MISMATCH = _SECTION.failed(
+        "DraftLengthMismatch",
+        "`maxDraftTokens` exceeds the number of tokens that the draft proposes in a step",
+        "lower `maxDraftTokens`",
     )
     MTP_LAYERS_MISSING = _SECTION.failed(
         "MtpLayersMissing",

@@ -14,6 +14,7 @@ from specdec.backends.checkpoint_sizes import (
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import EngineSizes, Footprint, footprint
 from specdec.backends.pytorch import methods
+from specdec.backends.pytorch.methods.definition import DraftMemory
 
 # Architectures whose caches hold compressed keys and values. Facts that an earlier release read do
 # not state their size.
@@ -37,11 +38,22 @@ def footprints(
     parts = {role: footprint(engine) for role, engine in engines.items() if engine is not None}
     target, draft = parts["target"], parts.get("draft")
     target = replace(target, reuses_blocks=model.spec.target.kv_cache.reuse)
-    if draft is None:
-        return {"target": target}
-    together = target.parts | {f"Draft{name}": size for name, size in draft.parts.items()}
-    rate = target.kv_per_token + draft.kv_per_token
+    more = _of_heads(model, checkpoints, engines["target"])
+    if more is None:
+        return {}
+    together, rate = target.parts | dict(more.parts), target.kv_per_token + more.kv_per_token
+    if draft is not None:
+        together |= {f"Draft{name}": size for name, size in draft.parts.items()}
+        rate += draft.kv_per_token
     return {"target": replace(target, parts=together, kv_per_token=rate)}
+
+
+def _of_heads(
+    model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], target: EngineSizes | None
+) -> DraftMemory | None:
+    if target is None or "heads" not in checkpoints:
+        return DraftMemory()
+    return methods.of(model).draft_memory(model, checkpoints["heads"], target)
 
 
 def _engine(

@@ -6,7 +6,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import EngineOptions
 from specdec.backends.facts import Images
-from specdec.backends.pytorch import arguments, generations, prompts
+from specdec.backends.pytorch import arguments, generations, methods, prompts
 from specdec.backends.rule import Rule, invalid, version
 
 
@@ -200,7 +200,7 @@ def warnings(model: SpeculativeModel) -> tuple[str, ...]:
             "runtime.parameters has enable_lora, and TensorRT-LLM does not test adapters together "
             "with speculation: compare outputs with a resource of method None"
         )
-    return tuple(texts)
+    return (*texts, *methods.of(model).warnings(model))
 
 
 RULES: tuple[Rule, ...] = (

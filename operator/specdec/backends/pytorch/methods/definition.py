@@ -1,14 +1,30 @@
 """The interface of a method that drafts inside the LLM API, and the parts that methods share."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from specdec.api.methods.llm_api import SuffixMatching
 from specdec.api.model import SpeculativeModel
-from specdec.backends.facts import Facts
+from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.footprint import EngineSizes
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.pytorch.generations import Generation
+
+
+@dataclass(frozen=True)
+class DraftMemory:
+    """What a draft needs on each rank beside its weights.
+
+    Attributes:
+        parts: bytes by name, before any cache.
+        kv_per_token: bytes of a token in the draft's cache.
+    """
+
+    parts: Mapping[str, int] = field(default_factory=dict)
+    kv_per_token: int = 0
 
 
 class LlmApiMethod(MethodDefinition):
@@ -30,6 +46,18 @@ class LlmApiMethod(MethodDefinition):
     def max_draft_len(self, model: SpeculativeModel) -> int:
         """The length of each draft."""
         return model.spec.speculation.max_draft_tokens or 0
+
+    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
+        """Warnings about a valid spec with this method."""
+        del model
+        return ()
+
+    def draft_memory(
+        self, model: SpeculativeModel, draft: Checkpoint, target: EngineSizes
+    ) -> DraftMemory | None:
+        """The memory of heads beside their files; None if a size is not known."""
+        del model, draft, target
+        return DraftMemory()
 
     def settings(self, model: SpeculativeModel, generation: Generation) -> dict[str, Any]:
         """Keys of `speculative_config` that only this method has."""

@@ -54,7 +54,7 @@ _TYPES: Mapping[str, frozenset[str]] = {
     "NGram": _NGRAM,
     "SA": _SUFFIX,
 }
-_TRAINED = ("Eagle", "Eagle3", "MTP", "PARD", "Medusa")
+_TRAINED = ("Eagle", "Eagle3", "MTP", "PARD", "DFlash", "Medusa")
 
 
 @dataclass(frozen=True)
