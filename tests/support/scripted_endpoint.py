@@ -17,7 +17,6 @@ from specdec.client.request import Request
 from specdec.images.openai import __main__ as program
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.request import Served
-from specdec.images.openai.triton import DEFAULT, Options
 from specdec.triton import contract
 
 HOLD, ENDLESS = "hold on", "endless"
@@ -49,7 +48,7 @@ class Script:
         return len(prompt)
 
     async def pieces(
-        self, request: Request, served: Served, options: Options = DEFAULT
+        self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
         if HOLD in request.prompt:
             await asyncio.Event().wait()

@@ -22,10 +22,7 @@ from specdec.client.errors import RefusedError, UnreachableError
 Tensors = Mapping[str, NDArray[Any]]
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 # An engine returns the logits of a whole prompt, which exceed gRPC's default limit of 4 MiB.
-_CHANNEL = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-)
+_CHANNEL = {"grpc.max_send_message_length": -1, "grpc.max_receive_message_length": -1}
 
 
 class Server:
@@ -33,18 +30,25 @@ class Server:
 
     Every method raises `UnreachableError` if the connection fails, and `RefusedError` with the
     server's message if the server returns an error.
+
+    Args:
+        connection: the server.
+        options: of gRPC's channel, by their names in gRPC.
+
+    Attributes:
+        channel, stub: for calls that have no method here.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, options: Mapping[str, int] = {}) -> None:
         self.url = connection.url
         self.timeout = connection.timeout
         self.metadata = tuple(connection.headers.items())
-        self._connection = connection
+        self._connection, self._options = connection, options
         self._configs: dict[str, Any] = {}
 
     async def __aenter__(self) -> Self:
-        self._channel = channel(self._connection, grpc.aio)
-        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self.channel = channel(self._connection, grpc.aio, self._options)
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
         return self
 
     async def __aexit__(
@@ -53,7 +57,7 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._channel.close()
+        await self.channel.close()
 
     async def config(self, model: str) -> Any:
         """The model's configuration from Triton, requested once per model."""
@@ -245,14 +249,15 @@ def _bytes(array: NDArray[Any]) -> bytes:
     return bytes(packed.item()) if packed.size else b""
 
 
-def channel(connection: Connection, library: Any) -> Any:
+def channel(connection: Connection, library: Any, options: Mapping[str, int] = {}) -> Any:
     """A gRPC channel of `library`: `grpc` or `grpc.aio`."""
+    given = tuple({**_CHANNEL, **options}.items())
     if not connection.tls:
-        return library.insecure_channel(connection.url, options=_CHANNEL)
+        return library.insecure_channel(connection.url, options=given)
     read = connection.certificate
     credentials = grpc.ssl_channel_credentials(
         read(connection.root_certificates),
         read(connection.private_key),
         read(connection.certificate_chain),
     )
-    return library.secure_channel(connection.url, credentials, options=_CHANNEL)
+    return library.secure_channel(connection.url, credentials, options=given)

@@ -41,6 +41,7 @@ class Script:
     A request with the input `stop` records the id of the request to stop in `stopped`. With
     `stops`, that request then ends after its next chunk, and sets `ended`. `cancelled` is set when
     the client cancels a stream. A silent server keeps a stream open while `hold` is not set.
+    `peers` are the addresses from which streams came.
     """
 
     chunks: Iterable[str] = ("a", "b")
@@ -50,6 +51,7 @@ class Script:
     inputs: tuple[str, ...] = INPUTS
     silent: bool = False
     seen: list[Any] = field(default_factory=list)
+    peers: set[str] = field(default_factory=set)
     asked: Event = field(default_factory=Event)
     answers: Event = field(default_factory=Event)
     awaited: list[bool] = field(default_factory=list)
@@ -78,6 +80,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802
         ended = Event()
+        self.script.peers.add(context.peer())
         context.add_callback(lambda: None if ended.is_set() else self.script.cancelled.set())
         for request in requests:
             self.script.seen.append(request)
@@ -142,10 +145,17 @@ def _final() -> Any:
     return answer
 
 
-def serve(script: Script) -> tuple[Any, str]:
-    """Start a server; return it and its address."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+def serve(script: Script, port: int = 0, **options: int) -> tuple[Any, str]:
+    """Start a server; return it and its address.
+
+    Args:
+        script: its responses.
+        port: 0 for any free one.
+        options: of gRPC, without the prefix `grpc.`.
+    """
+    named = [(f"grpc.{name}", value) for name, value in options.items()]
+    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=named)
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(FakeTriton(script), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, f"127.0.0.1:{port}"

@@ -16,7 +16,6 @@ from specdec.images.openai.errors import ApiError
 from specdec.images.openai.request import Served
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.template import Templates
-from specdec.images.openai.triton import DEFAULT, Options
 from specdec.triton import contract
 
 
@@ -66,7 +65,7 @@ class FakeBackend:
         return len(prompt)
 
     async def pieces(
-        self, request: Request, served: Served, options: Options = DEFAULT
+        self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
         self.requests.append(request)
         try:

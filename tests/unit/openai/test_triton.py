@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
 
 import pytest
 
-from cluster.processes import until
+from cluster.processes import DEADLINE_SECONDS, until
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
 from specdec.client.model_names import ENSEMBLE, TARGET
 from specdec.client.request import Request
-from specdec.images.openai import piece_layout
 from specdec.images.openai import triton as client
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError
@@ -46,28 +45,10 @@ async def test_pieces_have_text_and_counts() -> None:
     assert {tensor.name for tensor in message.inputs} >= {"text_input", "num_draft_tokens"}
 
 
-async def test_protobuf_reads_only_the_first_and_the_last_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    messages: list[bytes] = []
-    parse = piece_layout.parse
-
-    def recorded(data: bytes) -> Any:
-        messages.append(data)
-        return parse(data)
-
-    monkeypatch.setattr(piece_layout, "parse", recorded)
-    server, url = fake_server.serve(Script(chunks=[f"piece {i}" for i in range(50)]))
-    try:
-        async with Triton(Connection(url), BLS) as triton:
-            served = await triton.served()
-            for _ in range(3):
-                texts = [piece.text async for piece in triton.pieces(Request("p"), served)]
-                assert texts == [f"piece {i}" for i in range(50)]
-    finally:
-        server.stop(None)
-    # Protobuf parses the message that teaches the layout, and the end of each answer.
-    assert len(messages) == 1 + 3
+async def test_pieces_of_any_size_arrive_whole() -> None:
+    texts = ["x" * size for size in (0, 1, 70_000, 5 << 20)]
+    answer = await pieces(Script(chunks=texts), Request("p"))
+    assert [piece.text for piece in answer] == texts
 
 
 async def test_count_of_a_prompt_goes_on_without_its_caller() -> None:
@@ -123,6 +104,36 @@ async def test_stop_of_an_ensemble_is_a_call_of_its_engine() -> None:
     assert not script.cancelled.is_set()
 
 
+async def test_reader_that_is_cancelled_does_not_cancel_its_stream() -> None:
+    """gRPC's library cancels a call whose reader is cancelled while it waits for a message."""
+    waits, go = threading.Event(), threading.Event()
+
+    def held() -> Iterator[str]:
+        yield "a"
+        waits.set()
+        go.wait(DEADLINE_SECONDS)
+        yield "b"
+
+    script = Script(chunks=held(), inputs=(*INPUTS, "stop"))
+    server, url = fake_server.serve(script)
+    try:
+        async with Triton(Connection(url), BLS) as triton:
+            answer = triton.pieces(Request("p"), await triton.served())
+            assert (await anext(answer)).text == "a"
+            reading = asyncio.ensure_future(anext(answer))
+            assert await asyncio.to_thread(waits.wait, DEADLINE_SECONDS)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            await asyncio.to_thread(until, lambda: bool(script.stopped), lambda: "no stop arrived")
+            go.set()
+            ends = (script.ended, script.cancelled)
+            await asyncio.to_thread(until, lambda: any(end.is_set() for end in ends), lambda: "")
+    finally:
+        server.stop(None)
+    assert not script.cancelled.is_set()
+
+
 async def test_request_that_does_not_stop_in_time_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,6 +168,105 @@ async def test_lost_server_is_unavailable_and_not_ready() -> None:
         with pytest.raises(ApiError) as caught:
             await other.served()
         assert caught.value.status == 503
+
+
+def broken() -> Iterator[str]:
+    yield "a"
+    raise RuntimeError("the script is broken")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (Script(silent=True), "ended the answer early"),
+        (Script(chunks=broken()), "not reachable .*the script is broken"),
+    ],
+)
+async def test_answer_without_its_end_is_unavailable(script: Script, message: str) -> None:
+    with pytest.raises(ApiError, match=message) as caught:
+        await pieces(script, Request("p"))
+    assert caught.value.status == 503
+
+
+async def test_server_that_stops_in_an_answer_is_unavailable() -> None:
+    server, url = fake_server.serve(Script(chunks=endless()))
+    async with Triton(Connection(url), BLS) as triton:
+        answer = triton.pieces(Request("p"), await triton.served())
+        await anext(answer)
+        server.stop(None)
+        with pytest.raises(ApiError) as caught:
+            _ = [piece async for piece in answer]
+    assert caught.value.status == 503
+
+
+async def test_connection_that_reaches_its_age_is_replaced_and_no_answer_is_lost() -> None:
+    go = threading.Event()
+
+    def held() -> Iterator[str]:
+        yield "a"
+        go.wait(DEADLINE_SECONDS)
+        yield "b"
+
+    script = Script(chunks=held())
+    age = {"max_connection_age_ms": 50, "max_connection_age_grace_ms": 60_000}
+    server, url = fake_server.serve(script, **age)
+    try:
+        async with Triton(Connection(url), BLS) as triton:
+            served = await triton.served()
+            old = triton.pieces(Request("p"), served)
+            assert (await anext(old)).text == "a"
+            script.chunks = ("new",)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while len(script.peers) < 3:
+                    answer = [piece.text async for piece in triton.pieces(Request("p"), served)]
+                    assert answer == ["new"]
+            # The answer on the first connection continues.
+            go.set()
+            assert [piece.text async for piece in old] == ["b"]
+    finally:
+        server.stop(None)
+
+
+async def test_lost_server_is_tried_again_at_a_constant_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With gRPC's own delays, the last of these attempts would come hours after the first."""
+    monkeypatch.setattr(client, "_RECONNECT_MS", 20)
+    attempts = 0
+    answer: list[str] = []
+    enough = asyncio.Event()
+
+    def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+        if attempts == 25:
+            enough.set()
+
+    refusing = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = refusing.sockets[0].getsockname()[1]
+    async with Triton(Connection(f"127.0.0.1:{port}"), BLS) as triton:
+        assert not await triton.ready()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await enough.wait()
+            refusing.close()
+            await refusing.wait_closed()
+            server, _ = fake_server.serve(Script(), port)
+            try:
+                while not answer:
+                    answer = await texts(triton)
+            finally:
+                server.stop(None)
+    assert answer == ["a", "b"]
+
+
+async def texts(triton: Triton) -> list[str]:
+    """Return the texts of an answer, or none if the server is not reachable."""
+    try:
+        served = await triton.served()
+        return [piece.text async for piece in triton.pieces(Request("p"), served)]
+    except ApiError:
+        return []
 
 
 @pytest.mark.parametrize(

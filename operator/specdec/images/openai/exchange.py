@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -15,14 +14,13 @@ from specdec.client.model_names import BLS
 from specdec.images.openai.answer import DONE, Head, LogProbs, Pieces, whole
 from specdec.images.openai.assembly import Assembly, Piece
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.http import BODY, EXTENSION, Body
 from specdec.images.openai.intake import Leave
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.parsers.split import Event
 from specdec.images.openai.replies import send_whole
 from specdec.images.openai.request import Served, Task
 from specdec.images.openai.settings import Settings
-from specdec.images.openai.triton import ModelServer, Options
+from specdec.images.openai.triton import ModelServer
 
 _DISCONNECTED = 499
 _STREAM_HEADERS = [
@@ -58,14 +56,12 @@ class Exchange(Response):
         self._assembly = Assembly(task, owner.settings, served.max_seq_len)
         self._log_probs = LogProbs(chat=task.chat) if task.log_probs else None
         self._is_plain = self._assembly.plain and self._log_probs is None
-        self._body: Body | None = None
         self._started = False
         self._began = time.perf_counter()
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 200
-        self._body = scope.get("extensions", {}).get(EXTENSION, {}).get(BODY)
         try:
             status = await self._run(receive, send)
         except ApiError as error:
@@ -110,11 +106,7 @@ class Exchange(Response):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
             encoder = Pieces(self._head, null_usage=task.include_usage)
-            # A callback can send a piece, but it cannot end an answer at a stop string.
-            may_end = self._owner.settings.model != BLS and bool(task.stop)
-            direct = None if may_end or not task.stream else partial(self._direct, encoder)
-            options = Options(histogram=task.include_metrics, direct=direct)
-            source = backend.pieces(task.request, self._served, options)
+            source = backend.pieces(task.request, self._served, histogram=task.include_metrics)
             async with aclosing(source) as pieces:
                 if task.stream:
                     await self._stream(pieces, encoder, count, send)
@@ -188,15 +180,6 @@ class Exchange(Response):
             text += encoder.usage(assembly.totals.usage(), metrics)
         body = text.encode() + DONE
         await send({"type": "http.response.body", "body": body, "more_body": False})
-
-    def _direct(self, encoder: Pieces, piece: Piece) -> bool:
-        """Send a piece in the callback that received it, if this is possible without waiting."""
-        body = self._body
-        if not self._started or body is None or not body.is_writable:
-            return False
-        if text := self._encoded(encoder, piece):
-            body.write(text.encode())
-        return True
 
     async def _start(self, send: Send) -> None:
         self._started = True

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NoReturn
 
 from typing_extensions import override
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from specdec.images.openai.errors import ApiError
@@ -27,27 +26,6 @@ from specdec.images.openai.limits import (
     WRITE_SECONDS,
     Limits,
 )
-
-# The extension of ASGI's scope that has the body of the response, and the key of the body in it.
-EXTENSION, BODY = "specdec", "body"
-
-
-class Body:
-    """The body of a response that has started, for a callback, which cannot wait."""
-
-    def __init__(self, flow: FlowControl, cycle: RequestResponseCycle) -> None:
-        self._flow, self._cycle = flow, cycle
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether `send` would write now: the client reads, and its answer is not complete."""
-        cycle = self._cycle
-        is_open = bool(cycle.chunked_encoding) and not cycle.response_complete
-        return is_open and not cycle.disconnected and not self._flow.write_paused
-
-    def write(self, part: bytes) -> None:
-        """Write a part as `send` does; the part must not be empty."""
-        self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
 
 
 class Protocol(HttpToolsProtocol):
@@ -143,7 +121,6 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not None:
             self._cycles.append(self.cycle)
-            self.scope["extensions"] = {EXTENSION: {BODY: Body(self.flow, self.cycle)}}
         if len(self.pipeline) > PIPELINED:
             self._fail(f"more than {PIPELINED} requests wait for the one before; wait for answers")
 

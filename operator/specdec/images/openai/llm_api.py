@@ -18,7 +18,7 @@ from specdec.client.request import Request
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import unavailable
 from specdec.images.openai.request import Served
-from specdec.images.openai.triton import DEFAULT, Options, Triton
+from specdec.images.openai.triton import Triton
 
 # Input names of the LLM API's model, by the names that `Request` uses.
 _INPUTS: Mapping[str, str] = {
@@ -78,9 +78,9 @@ class LlmApi(Triton):
 
     @override
     async def pieces(
-        self, request: Request, served: Served, options: Options = DEFAULT
+        self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
-        """As `Triton.pieces`, with only the new text of each response, and without `options`."""
+        """As `Triton.pieces`, with only the new text of each response, and never a histogram."""
         new = NewText()
         async with aclosing(super().pieces(request, served)) as responses:
             async for response in responses:

@@ -7,9 +7,7 @@ Triton 2.51 can crash, or block all streams, when a stream is cancelled.
 import asyncio
 import struct
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncGenerator, Collection, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -23,9 +21,7 @@ from specdec.client.model_names import ENSEMBLE, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, context_length, overloaded, unavailable
-from specdec.images.openai.h2_channel import Channel
-from specdec.images.openai.h2_stream import Stream, StreamError
-from specdec.images.openai.piece_layout import (
+from specdec.images.openai.pieces import (
     ACCEPTED,
     DRAFTED,
     HISTOGRAM,
@@ -34,20 +30,22 @@ from specdec.images.openai.piece_layout import (
     REASON,
     TEXT,
     TOKENS,
-    PieceLayout,
-    last_piece,
-    parse,
+    piece,
 )
 from specdec.images.openai.request import Served
+from specdec.images.openai.stream import Stream
 
 _T = TypeVar("_T")
 _OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)
-_STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _NUMBER = struct.Struct("<i").unpack_from
 _STOP = "stop"
 # Time in which a stopped request must end; then its stream is cancelled. An engine notices a stop
 # within a step. A server with a full queue reads the stop after the requests before it.
 _STOP_SECONDS = 600.0
+# Time between attempts to connect to a server that is restarted. gRPC's rises to two minutes.
+_RECONNECT_MS = 500
+# A piece has a few hundred bytes. Only a broken server sends larger messages than this.
+_MESSAGE_BYTES = 64 << 20
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
 # Parts of the messages by which the BLS and the models report a prompt that is too long.
 _LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
@@ -60,23 +58,6 @@ _FAILED = (
     "is unavailable",
     "unload",
 )
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a caller wants the pieces of an answer.
-
-    Attributes:
-        histogram: pieces have the histogram of acceptance, if the server has it.
-        direct: may be called with a piece at once, while the generator waits for the piece. It
-            returns whether it used the piece. The generator yields unused pieces.
-    """
-
-    histogram: bool = False
-    direct: Callable[[Piece], bool] | None = None
-
-
-DEFAULT = Options()
 
 
 class ModelServer(Protocol):
@@ -92,9 +73,12 @@ class ModelServer(Protocol):
         """Whether the model accepts requests."""
 
     def pieces(
-        self, request: Request, served: Served, options: Options = DEFAULT
+        self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
-        """Send a request and yield its pieces; closing the generator stops the request."""
+        """Send a request and yield its pieces; closing the generator stops the request.
+
+        Pieces have the histogram of acceptance if `histogram` is true and the server has it.
+        """
 
     async def prompt_tokens(self, prompt: str) -> int | None:
         """The number of tokens of a prompt, None if the server does not count them."""
@@ -104,21 +88,24 @@ class Triton:
     """A Triton server; an asynchronous context manager. See `ModelServer`."""
 
     def __init__(self, connection: Connection, model: str) -> None:
-        self._server = Server(connection)
-        self._channel = Channel(connection.url)
+        self._server = Server(connection, _channel())
         self._model = model
-        self._layouts: dict[tuple[str, ...], PieceLayout] = {}
         # Requests that go on after their client has left.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> "Triton":
         await self._server.__aenter__()
+        # The call sends the only request and the end of the requests together.
+        self._call = self._server.channel.unary_stream(
+            "/inference.GRPCInferenceService/ModelStreamInfer",
+            request_serializer=service_pb2.ModelInferRequest.SerializeToString,
+            response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
+        )
         return self
 
     async def __aexit__(self, *error: Any) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CONNECT_SECONDS)
-        self._channel.close()
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
@@ -175,49 +162,47 @@ class Triton:
         return request.tensors(served.inputs)
 
     async def pieces(
-        self, request: Request, served: Served, options: Options = DEFAULT
+        self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
         """As `ModelServer.pieces`."""
         names = [name for name in _OUTPUTS if name in served.outputs]
         names += [LOG_PROBS] if request.log_probs else []
-        names += [HISTOGRAM] if options.histogram and HISTOGRAM in served.outputs else []
-        message = infer_request(self._model, self.tensors(request, served), names)
-        message.id = uuid.uuid4().hex
-        message.parameters["triton_enable_empty_final_response"].bool_param = True
-        try:
-            stream = await self._channel.open(_STREAM, message.SerializeToString())
-        except StreamError as error:
-            raise unavailable(f"the server is not reachable ({error}); try again later") from error
-        # Messages with the same outputs begin alike, whichever stream they belong to.
-        layout = self._layouts.setdefault(tuple(names), PieceLayout())
-        if options.direct is not None:
-            stream.direct = partial(_is_used, layout, options.direct)
+        names += [HISTOGRAM] if histogram and HISTOGRAM in served.outputs else []
+        request_id = uuid.uuid4().hex
+        stream = self._open(request_id, self._model, self.tensors(request, served), names)
         ended = False
         try:
             while not ended:
-                data = await stream.read()
-                if data is None:
-                    ended = True
+                reply = await stream.read()
+                ended = (
+                    reply is None or bool(reply.error_message) or is_final(reply.infer_response)
+                )
+                if reply is None:
                     raise unavailable("the server ended the answer early; try again")
-                if (piece := layout.piece(data)) is None:
-                    reply = parse(data)
-                    if reply.error_message:
-                        ended = True
-                        raise refused(reply.error_message)
-                    ended = is_final(reply.infer_response)
-                    piece = last_piece(reply.infer_response)
-                if piece is not None:
-                    yield piece
-        except StreamError as error:
+                if reply.error_message:
+                    raise refused(reply.error_message)
+                if (part := piece(reply.infer_response)) is not None:
+                    yield part
+        except grpc.aio.AioRpcError as error:
             ended = True
-            raise unavailable(f"the server is not reachable ({error}); try again later") from error
+            reason = f"the server is not reachable ({error.details()}); try again later"
+            raise unavailable(reason) from error
         finally:
-            # Triton 2.51 sometimes keeps a request that is cancelled after its end.
             if ended:
-                stream.done()
+                _ = self._start(_finish(stream))
+            elif (stop := self.stop_call(served)) is not None:
+                _ = self._start(_finish(self._open(request_id, *stop), stream))
             else:
-                stream.direct = None
-                _ = self._start(self._stop(stream, message.id, served))
+                stream.cancel()
+
+    def _open(
+        self, request_id: str, model: str, tensors: Tensors, outputs: Collection[str] = ()
+    ) -> Stream:
+        """Send a request."""
+        message = infer_request(model, tensors, outputs)
+        message.id = request_id
+        message.parameters["triton_enable_empty_final_response"].bool_param = True
+        return Stream(self._call(message))
 
     def stop_call(self, served: Served) -> tuple[str, Tensors] | None:
         """The model and the inputs of a call that stops a request; None if no model can."""
@@ -231,37 +216,29 @@ class Triton:
             return TARGET, {**lengths, _STOP: np.array([[True]])}
         return None
 
-    async def _stop(self, stream: Stream, request_id: str, served: Served) -> None:
-        """Stop a request whose client has left, and wait until the server has ended it."""
-        call = self.stop_call(served)
-        try:
-            if call is None:
-                stream.cancel()
-                return
-            async with asyncio.timeout(_STOP_SECONDS):
-                message = infer_request(*call, ())
-                message.id = request_id
-                message.parameters["triton_enable_empty_final_response"].bool_param = True
-                stop = await self._channel.open(_STREAM, message.SerializeToString())
-                await _finish(stop)
-                await _finish(stream)
-        except (TimeoutError, StreamError):
+
+async def _finish(*streams: Stream) -> None:
+    """Read streams to their ends; cancel streams that the server does not end in time."""
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            for stream in streams:
+                await stream.finish()
+    except (TimeoutError, grpc.aio.AioRpcError):
+        for stream in streams:
             stream.cancel()
 
 
-async def _finish(stream: Stream) -> None:
-    """Read a stream up to the last response of its request."""
-    while (data := await stream.read()) is not None:
-        reply = parse(data)
-        if reply.error_message or is_final(reply.infer_response):
-            break
-    stream.done()
-
-
-def _is_used(layout: PieceLayout, direct: Callable[[Piece], bool], data: bytes) -> bool:
-    """Whether a message has only a piece, and `direct` used it."""
-    piece = layout.piece(data)
-    return piece is not None and direct(piece)
+def _channel() -> dict[str, int]:
+    """The options of gRPC's channel."""
+    return {
+        # Without it, gRPC sends a ping with most pieces to measure the connection.
+        "grpc.http2.bdp_probe": 0,
+        "grpc.initial_reconnect_backoff_ms": _RECONNECT_MS,
+        "grpc.max_reconnect_backoff_ms": _RECONNECT_MS,
+        # The time limit of an attempt.
+        "grpc.min_reconnect_backoff_ms": int(CONNECT_SECONDS * 1000),
+        "grpc.max_receive_message_length": _MESSAGE_BYTES,
+    }
 
 
 def refused(message: str) -> ApiError:

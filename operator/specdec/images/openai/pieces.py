@@ -1,0 +1,40 @@
+"""Read the outputs of a response as a piece of an answer."""
+
+import struct
+from typing import Any
+
+from specdec.client.answer import Counts
+from specdec.images.openai.assembly import Piece
+
+TEXT, TOKENS, PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
+DRAFTED, ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
+LOG_PROBS, HISTOGRAM = "output_log_probs", "acceptance_histogram"
+# Only the LLM API's model has this output. Before the end of an answer, its value is not in
+# `_REASONS`.
+REASON, _REASONS = "finish_reason", ("stop", "length")
+_NUMBER = struct.Struct("<i").unpack_from
+
+
+def piece(response: Any) -> Piece | None:
+    """The piece of a `ModelInferResponse`; None without outputs, as the last one may be."""
+    if not response.outputs:
+        return None
+    names = [output.name for output in response.outputs]
+    value = dict(zip(names, response.raw_output_contents, strict=False)).get
+    tokens, log_probs = value(TOKENS), value(LOG_PROBS, b"")
+    drafted, accepted, histogram = value(DRAFTED), value(ACCEPTED), value(HISTOGRAM, b"")
+    reason = _text(value(REASON, b""))
+    return Piece(
+        _text(value(TEXT, b"")),
+        _NUMBER(tokens)[0] if tokens else len(log_probs) // 4,
+        _NUMBER(prompt)[0] if (prompt := value(PROMPT_TOKENS)) else None,
+        Counts(_NUMBER(drafted)[0], _NUMBER(accepted)[0]) if drafted and accepted else None,
+        struct.unpack(f"<{len(log_probs) // 4}f", log_probs),
+        struct.unpack(f"<{len(histogram) // 4}i", histogram),
+        reason if reason in _REASONS else None,
+    )
+
+
+def _text(value: bytes) -> str:
+    """The string of a tensor with one element, which begins with its length in four bytes."""
+    return value[4:].decode("utf-8", "replace")
