@@ -34,7 +34,7 @@ def run(*argv: str, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a wheel that is built from the sources alone."""
     folder = tmp_path_factory.mktemp("wheel")
-    ignored = shutil.ignore_patterns("__pycache__", "target", "train", COMPILED)
+    ignored = shutil.ignore_patterns("__pycache__", "target", COMPILED)
     for name in SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)

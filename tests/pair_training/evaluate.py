@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .checkpoint import draft_state, read_checkpoint, sha256, write_bytes, write_json
-from .data import Corpus, encode
-from .model import DRAFT, TARGET, Params, Shape, empty_cache, forward, step
-from .target import held_out_loss
+from pair_training.checkpoint import draft_state, read_checkpoint, sha256, write_bytes, write_json
+from pair_training.data import Corpus, encode
+from pair_training.model import DRAFT, TARGET, Params, Shape, empty_cache, forward, step
+from pair_training.target import held_out_loss
 
 NEW_TOKENS = 128
 DRAFT_LENGTHS = (1, 2, 3, 4, 6, 8)

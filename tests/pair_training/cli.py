@@ -11,14 +11,22 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from .checkpoint import draft_state, read_checkpoint, write_bytes, write_checkpoint
-from .data import Corpus, cut_prompts, encode, opening_rows, read_corpus, train_tokenizer
-from .distil import broad_lessons, generated_lessons, kept, train_draft
-from .evaluate import write_figures, write_prompts
-from .model import DRAFT, TARGET
-from .target import train_target
+from pair_training.checkpoint import draft_state, read_checkpoint, write_bytes, write_checkpoint
+from pair_training.data import (
+    Corpus,
+    cut_prompts,
+    encode,
+    opening_rows,
+    read_corpus,
+    train_tokenizer,
+)
+from pair_training.distil import broad_lessons, generated_lessons, kept, train_draft
+from pair_training.evaluate import write_figures, write_prompts
+from pair_training.model import DRAFT, TARGET
+from pair_training.target import train_target
 
 PROMPTS = 50
+_PAIR = Path(__file__).parents[2] / "operator" / "specdec" / "images" / "pair"
 
 
 def cache_folder() -> Path:
@@ -30,7 +38,7 @@ def cache_folder() -> Path:
 def parser() -> argparse.ArgumentParser:
     """The options, each with its default."""
     options = argparse.ArgumentParser(
-        prog="python -m specdec.images.pair.train",
+        prog="python -m pair_training",
         description="Train the Reference image's target and draft on Python's standard library.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -41,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         default=["tokenizer", "target", "draft", "figures"],
         help="any of tokenizer, target, draft, figures, in this order",
     )
-    options.add_argument("--out", type=Path, default=Path(__file__).parents[1], help="the pair")
+    options.add_argument("--out", type=Path, default=_PAIR, help="the pair")
     options.add_argument("--work", type=Path, default=cache_folder(), help="unfinished training")
     options.add_argument(
         "--source", type=Path, help="Python files; default: this Python's library"

@@ -14,8 +14,8 @@ import numpy as np
 from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer
 
-from .data import END, end_id
-from .model import Params, Shape
+from pair_training.data import END, end_id
+from pair_training.model import Params, Shape
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import MuonDimensionNumbers, muon
 
-from .checkpoint import load_state, save_state
-from .model import EMBEDDING, Params
+from pair_training.checkpoint import load_state, save_state
+from pair_training.model import EMBEDDING, Params
 
 Batch = Any
 Loss = Callable[[Params, Batch], jax.Array]

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from .checkpoint import save_arrays
-from .data import Tokens, windows
-from .model import DRAFT, TARGET, Params, empty_cache, forward, initialise, step
-from .optimise import Plan, fit
+from pair_training.checkpoint import save_arrays
+from pair_training.data import Tokens, windows
+from pair_training.model import DRAFT, TARGET, Params, empty_cache, forward, initialise, step
+from pair_training.optimise import Plan, fit
 
 TOP = 24
 BATCH = 16

@@ -135,7 +135,7 @@ def opening_rows(
     ]
     if len(openings) < count:
         raise ValueError(f"the texts hold {len(openings)} of {count} functions: lower --rows")
-    chosen = random.Random(seed).sample(openings, count)  # noqa: S311 - a fixed choice, no secret
+    chosen = random.Random(seed).sample(openings, count)
     # No token has more than some twenty characters, and most have three: eight per token suffice.
     encoded = tokenizer.encode_batch([texts[name][at : at + 8 * length] for name, at in chosen])
     rows = np.full((count, length), end_id(tokenizer), np.int32)
@@ -163,7 +163,7 @@ def cut_prompts(
                     prompts[prompt] = {"prompt": prompt, "file": name, "line": str(number + 1)}
     if len(prompts) < count:
         raise ValueError(f"the held-out files hold {len(prompts)} of {count} prompts")
-    chosen = random.Random(seed).sample([*prompts.values()], count)  # noqa: S311 - a fixed choice, no secret
+    chosen = random.Random(seed).sample([*prompts.values()], count)
     return sorted(chosen, key=lambda prompt: (prompt["file"], int(prompt["line"])))
 
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .data import Tokens, windows
-from .model import TARGET, Params, Shape, forward, initialise
-from .optimise import Plan, fit
+from pair_training.data import Tokens, windows
+from pair_training.model import TARGET, Params, Shape, forward, initialise
+from pair_training.optimise import Plan, fit
 
 BATCH = 8
 
