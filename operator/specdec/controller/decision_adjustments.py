@@ -13,7 +13,7 @@ from specdec import __version__
 from specdec.api.conditions import FAILED, MEASURED, OPTIONAL, Condition, Type
 from specdec.api.model import explain
 from specdec.api.reasons import AcceptedReason, CommonReason, ReadyReason
-from specdec.controller.refusals import RefusedError
+from specdec.controller.refusals import MORE_RIGHTS, RefusedError
 from specdec.controller.status_writer import Body
 from specdec.pipeline.adjustments import with_condition, with_not_ready
 from specdec.pipeline.decide import Decision
@@ -42,8 +42,8 @@ def rejected_request(body: Body, error: str) -> Decision:
     serving.
     """
     message = (
-        f"the operator cannot reconcile this resource: {error}; if it lacks a right, apply "
-        "manifests/install/rbac.yaml or upgrade the chart; it tries again every minute"
+        f"the operator cannot reconcile this resource: {error}; if it lacks a right, "
+        f"{MORE_RIGHTS}; it tries again every minute"
     )
     return _only_not_ready(body, Condition(Type.READY, "False", CommonReason.REJECTED, message))
 

@@ -4,6 +4,8 @@
 person changes a quota, a policy, the cluster or the resource.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +53,10 @@ _MISSING_KINDS = {
 # Admission plugins that check owner references refresh their list of kinds only twice a minute.
 # Until then they refuse the children of a new resource definition with this message.
 _UNKNOWN_OWNER_KIND = "cannot find RESTMapping"
-
+# The plugin OwnerReferencesPermissionEnforcement, about an object that the account may not delete.
+_OWNER_REFUSED = "cannot set an ownerRef on a resource you can't delete"
+_MISSING_RIGHT = re.compile(r'is forbidden: User ".*" cannot [a-z]+ resource "')
+MORE_RIGHTS = "apply manifests/install/rbac.yaml or upgrade the chart"
 
 _CLAIM = "PersistentVolumeClaim"
 _ADVICE = "rename the resource or delete that"
@@ -98,8 +103,25 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     """The error to raise when the API server rejects a child; `live` is the child as observed."""
     if _UNKNOWN_OWNER_KIND in error.message:
         return DefinitionNotReadyError(str(error))
+    message = str(error)
+    if _MISSING_RIGHT.search(message):
+        message += f": {MORE_RIGHTS}"
+    if _OWNER_REFUSED in message and intent["kind"] == _CLAIM:
+        message = _without_owner(intent)
     others_can_follow = live is not None and intent["kind"] != "ConfigMap"
-    return RefusedError(condition_type_of(intent), str(error), others_can_follow=others_can_follow)
+    return RefusedError(condition_type_of(intent), message, others_can_follow=others_can_follow)
+
+
+def _without_owner(claim: Object) -> str:
+    """How to give a claim its owner back, which the operator may not do."""
+    meta = claim["metadata"]
+    owners = {"metadata": {"ownerReferences": meta["ownerReferences"]}}
+    return (
+        f"claim {meta['name']} has lost its owner, and Kubernetes would keep it when the resource "
+        "is deleted; the operator may not set the owner, because it may not delete claims: "
+        f"kubectl -n {meta['namespace']} patch pvc {meta['name']} --type=merge -p "
+        f"'{json.dumps(owners, separators=(',', ':'))}'"
+    )
 
 
 async def missing_kind_or_namespace(

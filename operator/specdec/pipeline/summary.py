@@ -82,7 +82,8 @@ def _kept(stages: Sequence[Condition]) -> str:
     storage = next(c for c in stages if c.type == Type.STORAGE_READY)
     if storage.reason == StorageReason.CLAIM_LOST:
         return f"but the engines are not kept: {storage.message}"
-    return "engines and claim are kept"
+    built = any(c.type == Type.ENGINES_READY and c.status == "True" for c in stages)
+    return "engines and claim are kept" if built else "the claim is kept"
 
 
 def phase(model: SpeculativeModel, stages: Sequence[Condition], ready_: Condition) -> str:

@@ -74,6 +74,42 @@ async def test_refused_child_is_reported_in_its_condition_with_the_servers_messa
     assert by_type["RepositoryReady"]["status"] == "True"
 
 
+async def test_missing_right_on_a_child_is_reported_with_what_to_do() -> None:
+    cluster = FakeCluster(resource())
+    forbidden = (
+        'services "pair" is forbidden: User "system:serviceaccount:specdec-system:operator" '
+        'cannot create resource "services" in API group "" in the namespace "demo"'
+    )
+    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", forbidden)
+    await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    by_type = {c["type"]: c["message"] for c in conditions}
+    for kind in ("Available", "Ready"):
+        assert by_type[kind].endswith(
+            f"{forbidden}: apply manifests/install/rbac.yaml or upgrade the chart"
+        )
+
+
+async def test_claim_without_an_owner_is_reported_with_the_command_that_sets_it() -> None:
+    """An admission plugin lets only those set an owner who may delete the object."""
+    owner = {"kind": "SpeculativeModel", "name": "pair", "uid": "uid-pair"}
+    claim = child("PersistentVolumeClaim", "pair-models", "storage")
+    intent = {**claim, "metadata": {**claim["metadata"], "ownerReferences": [owner]}}
+    cluster = FakeCluster(resource(), claim)
+    message = "forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>"
+    cluster.fail["apply", "PersistentVolumeClaim"] = Rejected(403, "claim pair-models", message)
+    await Reconciler(cluster, IMAGES, Decided(conditions=DONE, apply=(intent,))).reconcile(KEY)
+    conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+    (storage,) = (c["message"] for c in conditions if c["type"] == "StorageReady")
+    assert storage.endswith(
+        "claim pair-models has lost its owner, and Kubernetes would keep it when the resource is "
+        "deleted; the operator may not set the owner, because it may not delete claims: kubectl "
+        "-n ns patch pvc pair-models --type=merge -p "
+        """'{"metadata":{"ownerReferences":[{"kind":"SpeculativeModel","name":"pair","""
+        """"uid":"uid-pair"}]}}'"""
+    )
+
+
 async def test_refused_measurement_is_unknown_and_leaves_ready_alone() -> None:
     cluster = FakeCluster(resource())
     cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")

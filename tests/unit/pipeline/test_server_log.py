@@ -37,12 +37,19 @@ def test_summary_is_the_message_of_the_model_that_failed(name: str) -> None:
 
 def test_summary_has_other_errors_in_order_without_harmless_ones() -> None:
     errors = "Assertion failed: out of memory (/src/cudaUtils.h:12); the backend ended"
-    assert summary(RANK).startswith(f"{errors}; end of its log: ")
+    assert summary(RANK) == errors
+    assert summary(f"{RANK}bye\n") == f"{errors}; end of its log: bye"
 
 
 @pytest.mark.parametrize("text", ["", "failed to load model", "I1122 10:00:00.1 7 a.cc:1] fine"])
 def test_a_log_without_errors_has_no_summary(text: str) -> None:
     assert summary(text) == ""
+
+
+def test_a_last_line_that_is_an_error_is_not_repeated() -> None:
+    end = "failed to stop server: Internal - Exit timeout expired. Exiting immediately."
+    row = f'E1128 22:55:56.397251 1 main.cc:535] "{end}"'
+    assert summary(f"I1128 22:55:56.1 1 server.cc:345] fine\n{row}\n") == end
 
 
 def test_a_summary_is_short() -> None:

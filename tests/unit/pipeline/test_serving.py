@@ -111,14 +111,25 @@ def test_available_names_the_openai_endpoint(end: dict[str, Any], reason: str, t
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
-    [("2026-01-02T02:59:59Z", "Starting"), ("2026-01-02T03:31:40Z", "NotAnswering")],
+    ("changed", "end", "reason"),
+    [
+        ("2026-01-02T02:59:59Z", {}, "Starting"),
+        ("2026-01-02T03:31:40Z", {}, "NotAnswering"),
+        ("2026-01-02T02:59:59Z", {"exitCode": 1, "message": "failed"}, "CrashLoop"),
+        # The end of an earlier run is no cause: the present run was ready.
+        ("2026-01-02T03:31:40Z", {"exitCode": 1, "message": "failed"}, "NotAnswering"),
+    ],
 )
-def test_running_pod_that_was_ready_is_not_loading(changed: str, reason: str) -> None:
+def test_running_pod_that_was_ready_is_not_loading(
+    changed: str, end: dict[str, Any], reason: str
+) -> None:
     """A pod is briefly not ready after its startup probe, until its readiness probe succeeds."""
     world = deployed()
+    mark_checked(world)
     run = {"running": {"startedAt": "2026-01-02T03:00:00Z"}}
-    container = {"state": run, "started": True, "ready": False, "restartCount": 0}
+    container = {"state": run, "started": True, "ready": False, "restartCount": 1 if end else 0}
+    if end:
+        container["lastState"] = {"terminated": end}
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": changed}
     pod(world, {"phase": "Running", "containerStatuses": [container], "conditions": [ready]})
     world.step()

@@ -169,3 +169,16 @@ def test_the_status_names_no_serving_revision_without_a_pod(patch: dict[str, obj
     world.settle()
     assert world.cr["status"]["replicas"] == 0
     assert "serving" not in world.cr["status"]
+
+
+def test_new_claim_of_a_suspended_resource_keeps_no_engines() -> None:
+    """An empty claim replaced a deleted one, and the engines were reported as kept."""
+    world = World(resource())
+    world.settle()
+    world.spec["suspend"] = True
+    world.step()
+    assert "engines and claim are kept" in world.condition("Ready")["message"]
+    world.jobs.clear()
+    world.bind(uid="uid-another")
+    world.step()
+    assert world.condition("Ready")["message"].endswith("the pods are deleted, the claim is kept")

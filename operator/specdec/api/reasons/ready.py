@@ -17,7 +17,7 @@ class ReadyReason(Reason):
     )
     SUSPENDED = _SECTION.progress(
         "Suspended",
-        "`spec.suspend` is true: the pods are deleted, engines and claim are kept",
+        "`spec.suspend` is true: the pods are deleted; the claim, and the engines on it, are kept",
         "set it to `false`",
         also=(
             Type.MODELS_FETCHED,

@@ -9,7 +9,8 @@ no such limit, so the wait for connections is bounded.
 
 If a model's process has died, the server refuses requests. The pod has left its Service, because
 its readiness probe has failed, so the hook waits only until no model has work. Clients that are
-still connected then connect anew, to another pod.
+still connected then connect anew, to another pod. Calls to the dead process never end and count as
+work, so the hook waits for work only while a counter grows.
 
 With several ranks, mpirun is the container's first process. On SIGTERM it passes the signal on and
 kills its ranks shortly after, which would cut the server's own drain. So the hook sends SIGTERM to
@@ -23,6 +24,7 @@ that identifies the server of rank 0. A server that has already ended counts as 
 
 import http.client
 import importlib
+import math
 import os
 import signal
 import sys
@@ -46,6 +48,7 @@ _WORK = (
 )
 # Counters that change whenever a model begins or ends a request, or an engine runs a step.
 _PROGRESS = (
+    "specdec_engine_steps_total{",
     "nv_inference_request_success{",
     "nv_inference_request_failure{",
     "nv_inference_exec_count{",
@@ -125,17 +128,24 @@ def stepping(page: str) -> bool:
     return any(float(line.rsplit(" ", 1)[1]) > 0 for line in active)
 
 
-def await_idle(port: int, deadline: float) -> None:
-    """Wait until no model has work, the server does not answer, or the deadline has passed."""
+def await_idle(port: int, deadline: float, patience: float) -> None:
+    """Wait until no model has work, the server does not answer, or the deadline has passed.
+
+    Work without any progress for `patience` seconds does not count.
+    """
     done: list[str] = []
-    worked = time.monotonic()
+    worked = progressed = time.monotonic()
     while (now := time.monotonic()) < deadline:
         try:
             page = _page(port)
         except (OSError, http.client.HTTPException):
             return
-        if in_flight(page) > 0 or progress(page) != done:
-            done, worked = progress(page), now
+        if progress(page) != done:
+            done, worked, progressed = progress(page), now, now
+        elif now - progressed >= patience:
+            return
+        elif in_flight(page) > 0:
+            worked = now
         elif now - worked >= (_STEP if stepping(page) else _BETWEEN):
             return
         time.sleep(_POLL)
@@ -164,12 +174,13 @@ def drain(
     Returns:
         Whether rank 0 ended in time; true without `mark`.
     """
-    if not refuses(clients):
+    patience = _STEP if refuses(clients) else math.inf
+    if patience == math.inf:
         time.sleep(linger)
         await_disconnected(clients, time.monotonic() + reconnecting)
     deadline = time.monotonic() + timeout
     if port:
-        await_idle(port, deadline)
+        await_idle(port, deadline, patience)
     if not mark:
         return True
     for pid in servers(mark):

@@ -144,8 +144,9 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
         cause = damage.reported(context, pod) or diagnosis.blocked(pod)
         cause = (
             cause
-            or diagnosis.crashed(pod, budget, log, probe)
+            # First, because `crashed` also reports the end of an earlier run.
             or _silent(pod, probe)
+            or diagnosis.crashed(pod, budget, log, probe)
             or _blocking_sidecar(pod)
         )
         if cause:

@@ -35,7 +35,7 @@ def clean(text: str) -> str:
 
 
 def summary(log: str) -> str:
-    """The first errors of a log and its last line, on one line; empty where it has no error.
+    """The first errors of a log and another last line, on one line; empty where it has no error.
 
     If models failed to load, only their errors are returned: a server may log other errors and
     still run.
@@ -46,6 +46,8 @@ def summary(log: str) -> str:
     text = "; ".join(errors[:3])
     first = text if len(text) <= _ERRORS else text[:_ERRORS] + "…"
     end = clean(log).rstrip().rpartition("\n")[2]
+    if any(error in " ".join(end.split()) for error in errors[:3]):
+        return first
     return f"{first}; end of its log: {end[-_END:]}"
 
 
