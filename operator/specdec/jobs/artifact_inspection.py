@@ -29,7 +29,7 @@ def heads(folder: Path) -> dict[str, Any]:
         method (Eagle, Eagle3, Medusa, ReDrafter, DFlash or DSpark), hiddenSize, vocabSize, layers,
         numHeads, heads and kvHeads (of attention),
         architecture, parameters, targetHiddenSize, draftVocabSize, and for DFlash those of
-        `_block_draft`; None where the files do not state a value.
+        `block_draft`; None where the files do not state a value.
 
     Raises:
         JobError: CheckpointCorrupt: no configuration, no weights, a damaged file.
@@ -49,7 +49,7 @@ def heads(folder: Path) -> dict[str, Any]:
         # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
         "targetHiddenSize": optional_number(config, "target_hidden_size"),
         "draftVocabSize": optional_number(config, "draft_vocab_size"),
-        **_block_draft(config),
+        **block_draft(config),
     }
     if facts["method"] == "Medusa":
         # The configuration of published heads may state fewer heads than their file has.
@@ -81,20 +81,21 @@ def heads_configuration(folder: Path) -> dict[str, Any]:
     keys = ("hidden_size", "vocab_size", "target_hidden_size", "draft_vocab_size")
     names = ("hiddenSize", "vocabSize", "targetHiddenSize", "draftVocabSize")
     sizes = {name: optional_number(config, key) for name, key in zip(names, keys, strict=True)}
-    sizes |= _block_draft(config)
-    return {"method": method, **{name: size for name, size in sizes.items() if size is not None}}
+    facts = {"method": method, **sizes, **block_draft(config)}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
-def _block_draft(config: Config) -> dict[str, int | None]:
+def block_draft(config: Config) -> dict[str, int | str | None]:
     """The facts of a draft that proposes a block of tokens from hidden states of the target.
 
     Returns:
-        headDim; maxPosition (tokens); blockSize (tokens, the first of which is known); maskToken
-        (the id of a token that is proposed); targetLayers (of the target that it was trained on);
-        capturedLayers and lastTargetLayer (the number of layers whose states it reads, and the
-        last of them, from 0). Empty for other heads.
+        method; headDim; maxPosition (tokens); blockSize (tokens, the first of which is known);
+        maskToken (the id of a token that is proposed); targetLayers (of the target that it was
+        trained on); capturedLayers and lastTargetLayer (the number of layers whose states it
+        reads, and the last of them, from 0). Empty for other heads.
     """
-    if _method(config, medusa=False) not in _BLOCK_DRAFTS:
+    method = _method(config, medusa=False)
+    if method not in _BLOCK_DRAFTS:
         return {}
     own = section(config, "dflash_config")
     stated = own.get("target_layer_ids")
@@ -104,6 +105,7 @@ def _block_draft(config: Config) -> dict[str, int | None]:
     )
     mask = optional_number(own, "mask_token_id")
     return {
+        "method": method,
         "headDim": optional_number(config, "head_dim") or (hidden // heads if heads else None),
         "maxPosition": optional_number(config, "max_position_embeddings"),
         "blockSize": optional_number(config, "block_size"),

@@ -19,6 +19,7 @@ from specdec.jobs import artifact_inspection
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import configuration
 from specdec.pipeline.validation import compatibility
+from specdec.tools.dry_run import configuration as dry_run_configuration
 from unit.backends.pytorch_cases import problem, put, pytorch
 from unit.jobs.test_artifact_inspection import put as files
 from unit.jobs.test_artifact_inspection import shaped
@@ -84,6 +85,12 @@ def test_configuration_is_judged_before_weights(tmp_path: Path) -> None:
 
     judged = ("method", "blockSize", "maskToken", "targetLayers", "hiddenSize", "vocabSize")
     assert {name: facts[name] for name in judged} == {name: DRAFT[name] for name in judged}
+
+
+def test_plan_reads_the_same_facts_from_the_configuration(tmp_path: Path) -> None:
+    facts = dry_run_configuration.facts(files(tmp_path, **{"config.json": QWEN3}))
+
+    assert {name: facts[name] for name in DRAFT} == DRAFT
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, FILE_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
-from specdec.jobs import configuration_facts
+from specdec.jobs import artifact_inspection, configuration_facts
 from specdec.tools.dry_run.resource import InputError
 
 # The length before rotary scaling, from which the fact `maxPosition` follows.
@@ -87,6 +87,7 @@ def facts(path: Path) -> dict[str, Any]:
         "parameters": configuration_facts.parameters(config),
         "quantization": configuration_facts.quantization(config, {}),
         "tieEmbeddings": config.get("tie_word_embeddings") is True,
+        **artifact_inspection.block_draft(config),
     }
     result |= {name: value for name, value in more.items() if value is not None}
     if "quantization" in result and "parameters" not in result:
