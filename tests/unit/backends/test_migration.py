@@ -162,6 +162,18 @@ def test_benchmark_with_a_baseline_stays() -> None:
     assert result.body["spec"]["benchmark"] == own
 
 
+def test_limits_that_are_not_set_are_named() -> None:
+    """With engines they are 1024, 2048 and so on; with PyTorch they follow from the memory."""
+    body = changed({})
+    body["spec"]["target"]["limits"] = {"maxBatchSize": 16, "maxSeqLen": 4096}
+
+    sentence = "spec.target.limits leaves maxInputLen, maxNumTokens open: "
+    assert any(change.startswith(sentence) for change in migrate(body).changes)
+    full = {"maxBatchSize": 16, "maxInputLen": 64, "maxSeqLen": 4096, "maxNumTokens": 8192}
+    body["spec"]["target"]["limits"] = full
+    assert not any("limits" in change for change in migrate(body).changes)
+
+
 def test_resource_of_another_backend_is_refused() -> None:
     (need,) = migrate(load(str(SAMPLES["pytorch-ngram"]))).needs
     assert need == "spec.runtime.backend is PyTorch: give a resource of backend TensorRT"

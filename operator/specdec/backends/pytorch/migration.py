@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec.api.matrix import support
+from specdec.api.model import Limits
 from specdec.backends.pytorch import arguments, configuration, generations
 
 Body = dict[str, Any]
@@ -162,6 +163,12 @@ def _apply_changes(body: Body) -> Iterator[str]:
     spec = body["spec"]
     spec["runtime"]["backend"] = TO
     yield f"spec.runtime.backend is {TO}: engines on the volume are not used"
+    given = spec["target"].get("limits", {})
+    if left := [name for name in Limits().model_dump(by_alias=True) if name not in given]:
+        yield (
+            f"spec.target.limits leaves {', '.join(left)} open: {TO} computes them from the "
+            "checkpoint and the memory of the GPU"
+        )
     yield from _runtime(spec["runtime"])
     yield from _lengths(spec["speculation"])
     for path, why in _REMOVED.items():
