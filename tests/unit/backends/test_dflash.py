@@ -200,5 +200,8 @@ def test_context_of_a_draft_grows_with_the_batch_and_is_split_by_heads() -> None
 
 
 @pytest.mark.parametrize("fact", ["layers", "kvHeads", "headDim", "capturedLayers"])
-def test_memory_is_not_planned_without_the_sizes_of_the_draft(fact: str) -> None:
-    assert need(draft={fact: None}) == {}
+@pytest.mark.parametrize("value", [None, 0, 2**62])
+def test_memory_is_not_planned_without_the_sizes_of_the_draft(
+    fact: str, value: int | None
+) -> None:
+    assert need(draft={fact: value}) == {}

@@ -14,6 +14,8 @@ from specdec.backends.methods import heads
 from specdec.backends.pytorch.methods.definition import DraftMemory, LlmApiMethod
 
 _NEEDED = ("layers", "kvHeads", "headDim", "capturedLayers")
+# Larger than any draft's numbers: a damaged configuration must not reach the arithmetic.
+_MOST = 10**6
 # Bytes of a hidden state, and of an element of the draft's context.
 _BYTES = 2
 
@@ -48,9 +50,10 @@ class DFlashMethod(LlmApiMethod):
         it also reserves for the draft. A sequence may end after the draft's last position.
         """
         del model
-        if any(not draft.facts.get(name) for name in _NEEDED):
+        sizes = [int(draft.facts.get(name) or 0) for name in _NEEDED]
+        if not all(0 < size <= _MOST for size in sizes):
             return None
-        layers, kv_heads, width, captured = (int(draft.facts[name]) for name in _NEEDED)
+        layers, kv_heads, width, captured = sizes
         elements = 2 * layers * math.ceil(kv_heads / target.split) * width
         longest = target.max_seq_len + 2 * target.draft_len
         longest = min(longest, int(draft.facts.get("maxPosition") or longest))
