@@ -56,12 +56,12 @@ class Backend(Protocol):
     ) -> SpeculativeModel:
         """The resource with the limits that the spec leaves to the backend.
 
-        Unchanged if the backend builds engines, or if a size is not known.
+        Unchanged if the backend builds engines.
 
         Args:
             model: the resource.
             checkpoints: by role.
-            gpu_mib: memory of each GPU of the target in MiB.
+            gpu_mib: memory of each GPU of the target in MiB; 0 if it is not known.
         """
 
     def engines(self, model: SpeculativeModel, facts: Facts) -> tuple[Engine, ...]:

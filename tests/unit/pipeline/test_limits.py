@@ -8,6 +8,7 @@ import yaml
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.pipeline import validation
+from specdec.pipeline.validation import compatibility
 from support.simulated_cluster import IMAGES, World
 from unit.backends.pytorch_cases import problem, pytorch
 from unit.pipeline.planned_memory import H100, L4, planned
@@ -171,6 +172,18 @@ def test_limits_beside_a_set_one_do_not_contradict_it_without_facts(
 
     assert "memory" not in plan
     assert tuple(plan["limits"]["target"].values()) == expected
+
+
+@pytest.mark.parametrize("product", [H100, "Some-GPU"])
+def test_open_limits_keep_within_the_context_length_of_the_checkpoint(product: str) -> None:
+    """With 2048 positions, a finding asked to lower the default 2048, which no user had set."""
+    model = SpeculativeModel.parse(open_limits(product))
+    target = known("tinyllama-1.1b", 2048)
+
+    limits = planned(model, target).status["plan"]["limits"]["target"]
+
+    assert limits["maxSeqLen"] == 2043
+    assert compatibility.judge(model, {"target": target["target"].facts}).warnings == ()
 
 
 @pytest.mark.parametrize(

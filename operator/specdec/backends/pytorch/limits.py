@@ -38,31 +38,40 @@ def sized(
     Where a size is not known or nothing fits, open limits follow from the defaults of the API and
     from the limits that are set. `gpu_mib` is 0 for a GPU that is not known.
     """
-    given = _given(model)
-    if given.keys() == Limits.model_fields.keys() or not gpu_mib:
-        return without_facts(model)
+    given, most = _given(model), _positions(model, checkpoints)
     # With a set limit, less room than the formula wants is enough if one sequence fits.
     less = ((1, _SHARE), (1, 0)) if given else ()
-    for full, share in ((_FULL, _SHARE), *less):
-        for longest in _lengths(model, checkpoints):
+    shares = ((_FULL, _SHARE), *less) if gpu_mib and not _complete(given) else ()
+    for full, share in shares:
+        for longest in _lengths(model, most):
             for batch in _batches(model):
                 changed = _with(model, longest, batch)
                 room = _room(changed, checkpoints, gpu_mib, ranks)
                 if room >= max(full * longest, share * batch * min(_USUAL, longest)):
                     return changed
-    return without_facts(model)
+    return without_memory(model, most)
 
 
-def without_facts(model: SpeculativeModel) -> SpeculativeModel:
-    """The resource with the limits that hold where neither checkpoint nor GPU is known."""
-    given = _given(model)
-    if not given or given.keys() == Limits.model_fields.keys():
-        return model
-    usual = Limits()
+def without_memory(model: SpeculativeModel, most: int | None = None) -> SpeculativeModel:
+    """The resource with the limits that hold where the memory is not known, or too small.
+
+    Args:
+        model: the resource.
+        most: the longest sequence that the checkpoint allows, in tokens.
+    """
+    given, usual = _given(model), Limits()
     longest = max(usual.max_seq_len, given.get("max_input_len", 0) + _ANSWER)
-    longest = given.get("max_seq_len", longest)
+    if most is not None and most > given.get("max_input_len", 1):
+        longest = min(longest, most)
+    if _complete(given) or (not given and longest == usual.max_seq_len):
+        return model
     batch = min(usual.max_batch_size, given.get("max_num_tokens", _STEP))
+    longest = given.get("max_seq_len", longest)
     return _with(model, longest, given.get("max_batch_size", batch))
+
+
+def _complete(given: Mapping[str, int]) -> bool:
+    return given.keys() == Limits.model_fields.keys()
 
 
 def _given(model: SpeculativeModel) -> dict[str, int]:
@@ -73,7 +82,20 @@ def _given(model: SpeculativeModel) -> dict[str, int]:
     return {name: getattr(target.limits, name) for name in target.limits.model_fields_set}
 
 
-def _lengths(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> Iterator[int]:
+def _positions(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> int | None:
+    """The longest sequence that target and draft allow, in tokens; None if it is not known."""
+    positions = [
+        checkpoint.facts.get("maxPosition")
+        for role, checkpoint in checkpoints.items()
+        if role in ("target", "draft")
+    ]
+    known = [number for number in positions if isinstance(number, int)]
+    if not known or len(known) < len(positions):
+        return None
+    return min(known) - methods.of(model).positions_beyond(model)
+
+
+def _lengths(model: SpeculativeModel, most: int | None) -> Iterator[int]:
     """Sequence lengths from the longest, each half of the one before; none if not known.
 
     A length that the spec sets is the only one. Others leave room for an answer to the longest
@@ -83,15 +105,8 @@ def _lengths(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> 
     if "max_seq_len" in given:
         yield given["max_seq_len"]
         return
-    positions = [
-        checkpoint.facts.get("maxPosition")
-        for role, checkpoint in checkpoints.items()
-        if role in ("target", "draft")
-    ]
-    known = [number for number in positions if isinstance(number, int)]
-    if not known or len(known) < len(positions):
+    if most is None:
         return
-    most = min(known) - methods.of(model).positions_beyond(model)
     length = min(most, _LONGEST)
     if (prompt := given.get("max_input_len", 0)) >= length:
         length = min(most, prompt + _ANSWER)

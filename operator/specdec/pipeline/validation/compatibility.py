@@ -13,6 +13,7 @@ from specdec import backends
 from specdec.api.matrix import matrix, support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
+from specdec.backends.facts import Checkpoint
 from specdec.backends.finding import CheckpointFacts, Finding
 from specdec.pipeline.validation import parallelism
 
@@ -174,7 +175,8 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     An engine's position table also ends at the trained positions. Drafts past the end of the
     longest sequence need positions of their own, although no answer keeps these drafts.
     """
-    for role, spec in model.models.items():
+    known = {role: Checkpoint(role, "", "", 0, each) for role, each in facts.items()}
+    for role, spec in backends.of(model).sized(model, known, 0).models.items():
         positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
         if not isinstance(positions, int):
             continue
