@@ -60,7 +60,8 @@ unit: setup ## run only the quick tests, within a minute
 golden: setup ## write the golden files; read the diff before you commit
 	$(BIN)/python tests/golden/update.py
 
-generate: setup ## write the generated files: pages, the CRD's schema in the package, a health check, an alert
+generate: setup ## write the generated files: rules of backends in the CRD, pages, the CRD's schema in the package, a health check, an alert
+	$(BIN)/python -m support.backend_rules
 	$(BIN)/python -m support.carried_definition
 	$(BIN)/python tests/unit/api_reference.py
 	$(BIN)/python tests/unit/support_reference.py

@@ -2,6 +2,7 @@
 
 The package has the name of the backend's row in `api/support.yaml`, in lower case, and its
 `BACKEND` is an instance. The row has the backend's tables: versions, methods, images, front end.
+`rules.yaml` in the package has the rules that the API server evaluates (`definition_rules`).
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ class Backend(Protocol):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Rules that apply only to specs of this backend."""
+        """Rules on specs of this backend that CEL cannot express; `rules.yaml` has the others."""
 
     def method(self, model: SpeculativeModel) -> MethodDefinition:
         """The definition of the resource's method."""

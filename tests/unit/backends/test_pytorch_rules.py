@@ -17,12 +17,12 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 @pytest.mark.parametrize(
     ("method", "version", "path", "value", "sentence"),
     [
-        ("NGram", "1.2.1", "target.parallelism.pipeline", 2, "set it to 1 and raise tensor"),
-        ("NGram", "1.2.1", "target.gpu.deviceIds", [1], "[1], and backend PyTorch uses the first"),
-        ("NGram", "1.2.1", "serving.nodesPerReplica", 2, "in one pod: set it to 1"),
+        ("NGram", "1.2.1", "target.parallelism.pipeline", 2, "pipeline to 1 and raise tensor"),
+        ("NGram", "1.2.1", "target.gpu.deviceIds", [1], "backend PyTorch uses the first"),
+        ("NGram", "1.2.1", "serving.nodesPerReplica", 2, "set serving.nodesPerReplica to 1"),
         ("NGram", "1.2.1", "target.quantization.method", "FP8", "already quantized"),
-        ("NGram", "1.2.1", "target.quantization.kvCache", "INT8", "has Auto and FP8"),
-        ("NGram", "1.2.1", "target.engine.workers", 2, "builds no engine: remove it"),
+        ("NGram", "1.2.1", "target.quantization.kvCache", "INT8", "caches Auto and FP8"),
+        ("NGram", "1.2.1", "target.engine.workers", 2, "builds no engine: remove target.engine"),
         (
             "NGram",
             "1.2.1",
@@ -33,9 +33,9 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ),
         ("NGram", "1.2.1", "target.dtype", "Float32", "Auto, Float16, BFloat16: choose one"),
         ("NGram", "1.2.1", "speculation.maxDraftTokens", None, "set maxDraftTokens"),
-        ("NGram", "1.2.1", "speculation.draftTokens", 2, "draftTokens is set, and no request"),
-        ("NGram", "1.2.1", "speculation.draftLengthPolicy", {}, "draftLengthPolicy is set"),
-        ("NGram", "1.2.1", "benchmark.mode", "OnReady", "or mode to Disabled"),
+        ("NGram", "1.2.1", "speculation.draftTokens", 2, "draftTokens: no request to backend"),
+        ("NGram", "1.2.1", "speculation.draftLengthPolicy", {}, "draftLengthPolicy: no request"),
+        ("NGram", "1.2.1", "benchmark.mode", "OnReady", "or benchmark.mode to Disabled"),
         (
             "NGram",
             "1.2.1",
@@ -150,9 +150,9 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             "1.2.1",
             "speculation.draftTarget.draft.parallelism",
             {"tensor": 2},
-            "has settings beside source and limits",
+            "draft has only source and limits",
         ),
-        ("DraftTarget", "1.2.1", "speculation.draftTarget.acceptance", "Logits", "remove both"),
+        ("DraftTarget", "1.2.1", "speculation.draftTarget.acceptance", "Logits", "remove dr"),
         ("DraftTarget", "1.2.1", "speculation.draftTarget.rowsPerCall", 2, "without a BLS"),
         (
             "NGram",
@@ -178,12 +178,12 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        ("runtime.instances", 2, "runtime.instances is 2, and spec.runtime.frontend is"),
-        ("serving.nodesPerReplica", 2, "in one pod: set it to 1"),
-        ("serving.openAI", {}, "which serves the OpenAI API itself: remove it"),
-        ("serving.tls", {"secretName": "tls"}, "which has no gRPC port to encrypt: remove it"),
-        ("serving.http", "HealthOnly", "serving.http is HealthOnly, and"),
-        ("serving.streaming", False, "where each request decides: set it to true"),
+        ("runtime.instances", 2, "trtllm-serve has one instance: set runtime.instances to 1"),
+        ("serving.nodesPerReplica", 2, "set serving.nodesPerReplica to 1"),
+        ("serving.openAI", {}, "trtllm-serve serves the OpenAI API itself: remove serving.openAI"),
+        ("serving.tls", {"secretName": "tls"}, "has no gRPC port to encrypt: remove serving.tls"),
+        ("serving.http", "HealthOnly", "over HTTP only: set serving.http to Open"),
+        ("serving.streaming", False, "set serving.streaming to true"),
         ("runtime.parameters", {"enable_lora": "true"}, "name adapters by paths in the server"),
     ],
 )

@@ -156,5 +156,6 @@ def test_another_backend_has_no_such_front_end() -> None:
     problem = validation.first_problem(SpeculativeModel.parse(cr), IMAGES)
     assert problem is not None
     assert problem.message == (
-        "spec.runtime.frontend is TrtllmServe, and backend Reference has Triton: remove it"
+        "spec.runtime.frontend: only backend PyTorch has front end TrtllmServe: remove "
+        "runtime.frontend, or set spec.runtime.backend to PyTorch"
     )

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from specdec.tools.dry_run.admission.definition import Schema, definition
-from specdec.tools.dry_run.admission.rules import RULES
-from specdec.tools.dry_run.cel import (
+from specdec.pipeline.validation.cel import (
     EvaluationError,
     OptionalValue,
     UnsupportedError,
     evaluate,
     parse,
 )
-from specdec.tools.dry_run.cel.patterns import compiled
+from specdec.pipeline.validation.cel.patterns import compiled
+from specdec.tools.dry_run.admission.definition import Schema, definition
+from specdec.tools.dry_run.admission.rules import RULES
 
 SELF = {
     "a": {"b": 3},

@@ -25,7 +25,7 @@ BAD = [
     (
         {"runtime": {"backend": "PyTorch", "frontend": "TrtllmServe", "instances": 2}},
         "InvalidSpec",
-        "which serves one instance: set it to 1 and raise serving.replicas, or set the front end",
+        "set runtime.instances to 1 and raise serving.replicas, or set runtime.frontend to Triton",
     ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (

@@ -9,7 +9,7 @@ from unit.pipeline.tensorrt import put, tensorrt
 
 DRAFT_BLOCK = "speculation.draftTarget"
 TENSORRT_BAD = [
-    ("None", "gpu", {}, "InvalidSpec", "spec.gpu.product is empty"),
+    ("None", "gpu", {}, "InvalidSpec", "spec.gpu.product: engines run only on"),
     ("None", "gpu.product", "Tesla-V100-SXM2-16GB", "UnsupportedGpu", "needs compute capability"),
     (
         "None",
@@ -65,7 +65,7 @@ TENSORRT_BAD = [
         "target.quantization",
         {"method": "INT8SQ", "kvCache": "INT8"},
         "InvalidSpec",
-        "quantization.kvCache of the target is INT8, and paged context attention cannot read",
+        "spec.target.quantization.kvCache: paged context attention cannot read an INT8 cache",
     ),
     (
         "None",
@@ -99,14 +99,14 @@ TENSORRT_BAD = [
         "target.limits",
         limits(maxNumTokens=255),
         "InvalidSpec",
-        "limits.maxInputLen of the target is 256, above maxNumTokens 255",
+        "spec.target.limits.maxNumTokens: a prompt longer than limits.maxNumTokens does not fit",
     ),
     (
         "DraftTarget",
         f"{DRAFT_BLOCK}.draft.limits",
         limits(maxNumTokens=511),
         "InvalidSpec",
-        "limits.maxSeqLen of the draft is 512, above maxNumTokens 511",
+        "raise draft.limits.maxNumTokens to draft.limits.maxSeqLen",
     ),
     (
         "Eagle",

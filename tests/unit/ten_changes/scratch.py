@@ -17,6 +17,15 @@ _PACKAGE = Path("operator/specdec")
 _LINKED = _PACKAGE / "images" / "pair"
 CRD = Path("crds/speculativemodels.yaml")
 
+_GENERATE = """
+import sys
+from pathlib import Path
+from support.backend_rules import written
+
+definition = Path(sys.argv[1])
+definition.write_text(written(definition.read_text()))
+"""
+
 
 class Scratch:
     """A copy of the operator's package and the CustomResourceDefinition in another folder."""
@@ -52,9 +61,13 @@ class Scratch:
         `make generate` also does this, and copies the definition to the chart.
         """
         self._edit(CRD, changes)
-        copy = CARRIED.relative_to(ROOT)
-        self._generated.add(copy)
-        (self._folder / copy).write_text(carried(load((self._folder / CRD).read_text())))
+        self._carry_definition()
+
+    def generate_definition(self) -> None:
+        """Write what depends on the backends into the definition, as `make generate` does."""
+        self._generated.add(CRD)
+        self.run(_GENERATE)
+        self._carry_definition()
 
     def definition_block(self, name: str) -> str:
         """Return the text of the definition's last property with this name."""
@@ -82,6 +95,11 @@ class Scratch:
         )
         assert completed.returncode == 0, completed.stderr
         return completed.stdout
+
+    def _carry_definition(self) -> None:
+        copy = CARRIED.relative_to(ROOT)
+        self._generated.add(copy)
+        (self._folder / copy).write_text(carried(load((self._folder / CRD).read_text())))
 
     def _edit(self, path: Path, changes: tuple[tuple[str, str], ...]) -> None:
         file = self._folder / path

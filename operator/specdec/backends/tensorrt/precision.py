@@ -68,12 +68,7 @@ def _cache(role: str, spec: ModelSpec) -> str | None:
     cache, method = spec.quantization.kv_cache, spec.quantization.method
     if not spec.engine.paged_context_fmha:
         return None
-    if cache == "INT8":
-        return (
-            f"quantization.kvCache of the {role} is INT8, and paged context attention cannot read "
-            f"such a cache: {_OFF}"
-        )
-    if cache == "FP8" and method not in _FP8_ATTENTION:
+    if cache == "FP8" and method not in (*_FP8_ATTENTION, "None"):
         return (
             f"quantization.kvCache of the {role} is FP8 with method {method}, and paged context "
             f"attention reads an FP8 cache only with {', '.join(_FP8_ATTENTION)}: {_OFF}"

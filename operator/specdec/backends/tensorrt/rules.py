@@ -13,7 +13,7 @@ from specdec.backends.tensorrt import precision
 
 
 def capability(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Each GPU product is set, and has the compute capability that its engines need."""
+    """Each GPU product has the compute capability that its engines need."""
     problems = (_capability(model, role) for role in model.models)
     return next((problem for problem in problems if problem), None)
 
@@ -22,13 +22,8 @@ def _capability(model: SpeculativeModel, role: str) -> Cause | None:
     """Why the engine of a role cannot run on its GPU product."""
     backend, own, field = model.spec.runtime.backend, model.gpu(role), model.gpu_field(role)
     floor = support(backend).compute_capability
-    if floor is None:
+    if floor is None or own.product is None:
         return None
-    if own.product is None:
-        return invalid(
-            f"{field}.product is empty, and engines of backend {backend} run only on the product "
-            "they were built on: set it to the nodes' label nvidia.com/gpu.product"
-        )
     actual = precision.compute_capability(own)
     for what, least in ((f"backend {backend}", floor), *_capabilities(model, role)):
         if actual is None and what.startswith("backend"):
@@ -89,30 +84,6 @@ def _needs_paged(spec: ModelSpec, *, chunked: bool) -> str:
     return "kvCache.reuse" if spec.kv_cache.reuse else ""
 
 
-def steps(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Without chunked context, the longest prompt fits into one step of the engine.
-
-    The server then accepts prompts of up to min(maxSeqLen - 1, maxNumTokens) tokens, whatever
-    max_input_len is. The longest prompt has maxInputLen tokens. For a method that sends the
-    sequence so far as the prompt of each round, it has maxSeqLen tokens.
-    """
-    if model.spec.runtime.chunked_context:
-        return None
-    resends = methods.of(model).resends_sequence
-    for role, spec in model.models.items():
-        limits = spec.limits
-        name, longest = (
-            ("maxSeqLen", limits.max_seq_len) if resends else ("maxInputLen", limits.max_input_len)
-        )
-        if longest > limits.max_num_tokens:
-            return invalid(
-                f"limits.{name} of the {role} is {longest}, above maxNumTokens "
-                f"{limits.max_num_tokens}, and such a prompt does not fit into one step: raise "
-                "maxNumTokens, or set runtime.chunkedContext to true"
-            )
-    return None
-
-
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Pipeline parallelism with speculation: allowed, but known to hang."""
     stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
@@ -132,5 +103,4 @@ RULES: tuple[Rule, ...] = (
     precision.removed_formats,
     paging,
     precision.attention,
-    steps,
 )

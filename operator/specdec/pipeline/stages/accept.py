@@ -1,8 +1,8 @@
 """Accepted: whether this release can serve the resource.
 
 The API server rejects most invalid resources by the rules of the CustomResourceDefinition. This
-stage checks the rules that no schema can express. It also repeats the rules of the definition,
-because the cluster may have an older definition.
+stage checks the rules that no schema can express. It also evaluates the definition's rules that
+depend on the backend, because the cluster may have an older definition.
 """
 
 from collections.abc import Iterator

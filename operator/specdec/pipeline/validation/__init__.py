@@ -7,7 +7,7 @@ from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.backends.rule import Rule, version
-from specdec.pipeline.validation import hardware, runtime, speculation
+from specdec.pipeline.validation import definition, hardware, runtime, speculation
 
 __all__ = ["first_problem", "version"]
 
@@ -24,9 +24,8 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     serves it.
     """
     yield runtime.namespace
-    yield from (runtime.served, runtime.known_version, runtime.method, runtime.image)
-    yield runtime.frontend
-    yield speculation.blocks
+    yield from (runtime.served, runtime.known_version, definition.problem)
+    yield from (runtime.method, runtime.image, speculation.blocks)
     yield from backends.method(model).rules
     yield from (runtime.dtypes, runtime.limits, runtime.sources, runtime.storage)
     yield hardware.products

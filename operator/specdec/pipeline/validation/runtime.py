@@ -60,12 +60,6 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
     release = version(model)
     if row.serves(method, release):
         return None
-    if method in row.instead:
-        return Cause(
-            AcceptedReason.UNSUPPORTED_METHOD,
-            f"spec.speculation.method is {method}, which needs an engine, and backend "
-            f"{runtime.backend} builds none: choose {row.instead[method]}, or another backend",
-        )
     able = sorted(name for name in row.methods if row.serves(name, release))
     return Cause(
         AcceptedReason.UNSUPPORTED_METHOD,
@@ -84,18 +78,6 @@ def image(model: SpeculativeModel, images: Images) -> Cause | None:
         AcceptedReason.IMAGE_MISSING,
         f"spec.runtime.image is empty and the operator has no default image for backend "
         f"{runtime.backend}: set spec.runtime.image",
-    )
-
-
-def frontend(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The backend has the front end."""
-    runtime = model.spec.runtime
-    known = support(runtime.backend).fronts
-    if runtime.frontend in known:
-        return None
-    return invalid(
-        f"spec.runtime.frontend is {runtime.frontend}, and backend {runtime.backend} has "
-        f"{', '.join(known)}: remove it"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from specdec.tools.dry_run import cel
+from specdec.pipeline.validation import cel
 from specdec.tools.dry_run.admission.definition import Schema, child
 from specdec.tools.dry_run.admission.list_types import KEYS, LIST_TYPE
 from specdec.tools.dry_run.admission.problem import NO_VALUE, WHOLE, Kind, Problem

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from specdec.pipeline.validation.cel.patterns import compiled
 from specdec.tools.dry_run.admission.decoding import nearest
 from specdec.tools.dry_run.admission.definition import Schema
 from specdec.tools.dry_run.admission.problem import WHOLE, Kind, Problem, number, short, shown
-from specdec.tools.dry_run.cel.patterns import compiled
 
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 # Up to this number, a float represents every integer exactly.

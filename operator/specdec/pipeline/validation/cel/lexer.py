@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from specdec.tools.dry_run.cel.syntax import UnsupportedError
+from specdec.pipeline.validation.cel.syntax import UnsupportedError
 
 _TOKEN = re.compile(
     r"""

@@ -1,8 +1,8 @@
 """Read an expression into its syntax tree."""
 
-from specdec.tools.dry_run.cel import functions
-from specdec.tools.dry_run.cel.lexer import Token, text_value, tokens
-from specdec.tools.dry_run.cel.syntax import (
+from specdec.pipeline.validation.cel import functions
+from specdec.pipeline.validation.cel.lexer import Token, text_value, tokens
+from specdec.pipeline.validation.cel.syntax import (
     Access,
     Call,
     Choice,

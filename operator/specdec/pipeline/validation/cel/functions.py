@@ -13,8 +13,8 @@ from inspect import signature
 from typing import Any
 
 from specdec.api.quantity import amount
-from specdec.tools.dry_run.cel.patterns import compiled
-from specdec.tools.dry_run.cel.values import (
+from specdec.pipeline.validation.cel.patterns import compiled
+from specdec.pipeline.validation.cel.values import (
     NO_OVERLOAD,
     EvaluationError,
     OptionalValue,

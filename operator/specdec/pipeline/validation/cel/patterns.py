@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from specdec.tools.dry_run.cel.syntax import UnsupportedError
+from specdec.pipeline.validation.cel.syntax import UnsupportedError
 
 _CLASSES = {
     "[:alnum:]": "0-9A-Za-z",

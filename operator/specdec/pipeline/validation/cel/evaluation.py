@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from specdec.tools.dry_run.cel import functions
-from specdec.tools.dry_run.cel.syntax import (
+from specdec.pipeline.validation.cel import functions
+from specdec.pipeline.validation.cel.syntax import (
     Access,
     Call,
     Choice,
@@ -17,7 +17,7 @@ from specdec.tools.dry_run.cel.syntax import (
     Name,
     Node,
 )
-from specdec.tools.dry_run.cel.values import (
+from specdec.pipeline.validation.cel.values import (
     NO_OVERLOAD,
     NOTHING,
     EvaluationError,

@@ -5,10 +5,10 @@ of the API server. For what the CRD does not use, `parse` raises an `Unsupported
 is read differently than the API server reads it.
 """
 
-from specdec.tools.dry_run.cel.evaluation import evaluate
-from specdec.tools.dry_run.cel.parser import parse
-from specdec.tools.dry_run.cel.syntax import Node, UnsupportedError, names
-from specdec.tools.dry_run.cel.values import EvaluationError, OptionalValue
+from specdec.pipeline.validation.cel.evaluation import evaluate
+from specdec.pipeline.validation.cel.parser import parse
+from specdec.pipeline.validation.cel.syntax import Node, UnsupportedError, names
+from specdec.pipeline.validation.cel.values import EvaluationError, OptionalValue
 
 __all__ = [
     "EvaluationError",
