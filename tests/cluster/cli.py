@@ -1,12 +1,10 @@
 """The command line: `python -m cluster COMMAND` with tests/ on PYTHONPATH."""
 
 import argparse
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 
-from cluster import archive, binaries, handle, images, lifecycle, network
+from cluster import archive, binaries, handle, images, lifecycle
 from cluster.errors import ClusterError
 from cluster.progress import report
 from cluster.state import Options, State, User
@@ -38,19 +36,12 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="build every program into the cache")
     build.add_argument("programs", nargs="*", metavar="PROGRAM", help="only these")
     build.set_defaults(run=_build)
-    which = commands.add_parser("which", help="print where a program lies, building it if needed")
-    which.add_argument("program", choices=sorted(binaries.PROGRAMS))
-    which.set_defaults(run=_which)
-    listed = commands.add_parser("list", help="list the clusters and whether they are up")
-    listed.set_defaults(run=_list)
     _add_up(commands)
     for name, run, summary in (
         ("down", _down, "stop a cluster and remove everything of it"),
         ("kubeconfig", _kubeconfig, "print the path of a cluster's kubeconfig"),
-        ("logs", _logs, "print the folder of a cluster's logs"),
     ):
         _named(commands.add_parser(name, help=summary)).set_defaults(run=run)
-    _add_passing(commands)
     _add_image(commands)
     return parser
 
@@ -92,17 +83,6 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     up.set_defaults(run=_up, kind=defaults.kind)
 
 
-def _add_passing(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    for name, run, summary in (
-        ("kubectl", _kubectl, "run kubectl against a cluster"),
-        ("helm", _helm, "run helm against a cluster"),
-        ("exec", _exec, "run a command inside a node's namespaces"),
-    ):
-        passing = _named(commands.add_parser(name, help=f"{summary}: {name} [--name N] -- ARGS"))
-        passing.add_argument("args", nargs=argparse.REMAINDER)
-        passing.set_defaults(run=run)
-
-
 def _add_image(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     image = commands.add_parser("image", help="build images, and load them into a node")
     actions = image.add_subparsers(required=True, metavar="ACTION")
@@ -124,18 +104,6 @@ def _build(arguments: argparse.Namespace) -> int:
         )
     binaries.ensure(names, report)
     print(f"{len(names)} programs are built")
-    return 0
-
-
-def _which(arguments: argparse.Namespace) -> int:
-    binaries.ensure([arguments.program], report)
-    print(binaries.path(arguments.program))
-    return 0
-
-
-def _list(_: argparse.Namespace) -> int:
-    for row in lifecycle.listing():
-        print("{:<20} {:<14} {:<7} {}".format(*row))
     return 0
 
 
@@ -173,39 +141,6 @@ def _state(arguments: argparse.Namespace) -> State:
 def _kubeconfig(arguments: argparse.Namespace) -> int:
     print(_state(arguments).kubeconfig)
     return 0
-
-
-def _logs(arguments: argparse.Namespace) -> int:
-    print(_state(arguments).folder / "logs")
-    return 0
-
-
-def _kubectl(arguments: argparse.Namespace) -> int:
-    return _pass_on([*handle.kubectl(_state(arguments)), *_rest(arguments)])
-
-
-def _helm(arguments: argparse.Namespace) -> int:
-    state = _state(arguments)
-    binaries.ensure(["helm"], report)
-    # Some of helm's commands refuse the flag --kubeconfig, so the environment has the path.
-    environment = {**os.environ, "KUBECONFIG": str(state.kubeconfig)}
-    return _pass_on([str(binaries.path("helm")), *_rest(arguments)], environment)
-
-
-def _exec(arguments: argparse.Namespace) -> int:
-    return _pass_on([*network.enter(_state(arguments)), *_rest(arguments)])
-
-
-def _rest(arguments: argparse.Namespace) -> list[str]:
-    rest: list[str] = arguments.args
-    rest = rest[1:] if rest[:1] == ["--"] else rest
-    if not rest:
-        raise ClusterError("The command is missing; name it after `--`.")
-    return rest
-
-
-def _pass_on(argv: list[str], environment: dict[str, str] | None = None) -> int:
-    return subprocess.run(argv, env=environment, check=False).returncode
 
 
 def _image_build(arguments: argparse.Namespace) -> int:

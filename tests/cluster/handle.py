@@ -107,7 +107,9 @@ class Cluster:
         Raises:
             ClusterError: kubectl failed; carries its message.
         """
-        argv = [*kubectl(self.state, user), *args]
+        cache = f"--cache-dir={self.state.folder / 'kubectl-cache'}"
+        login = f"--kubeconfig={user or self.kubeconfig}"
+        argv = [str(binaries.path("kubectl")), login, cache, *args]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ClusterError(done.stderr.strip() or f"kubectl exited {done.returncode}")
@@ -192,12 +194,6 @@ class Node(Cluster):
     def volume(self, name: str) -> Path:
         """Return the folder of the volume called name, such as pv-01."""
         return self.state.folder / "volumes" / name
-
-
-def kubectl(of: State, user: Path | None = None) -> list[str]:
-    """Return the argv prefix of kubectl for a cluster."""
-    cache = f"--cache-dir={of.folder / 'kubectl-cache'}"
-    return [str(binaries.path("kubectl")), f"--kubeconfig={user or of.kubeconfig}", cache]
 
 
 def users(names: dict[str, tuple[str, ...]]) -> tuple[User, ...]:

@@ -212,16 +212,3 @@ def _stop(state: State) -> None:
         processes.stop(stray, _GRACE)
     if state.options.kind == "node":
         node.stop(state)
-
-
-def listing() -> list[tuple[str, str, str, str]]:
-    """Return name, kind, condition and kubeconfig of every cluster."""
-    return [
-        (
-            state.name,
-            state.options.kind,
-            "up" if running(state) else "broken",
-            str(state.kubeconfig),
-        )
-        for state in known()
-    ]

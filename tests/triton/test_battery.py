@@ -48,6 +48,7 @@ def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
         assert {kind.route for kind in every} >= {"grpc", "infer", "generate", "generate_stream"}
 
 
+@pytest.mark.nightly
 def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
                 os.kill(process, signal.SIGKILL)
 
 
+@pytest.mark.nightly
 def test_classes_of_a_string_output_crash_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:

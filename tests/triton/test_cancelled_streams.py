@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from cluster.processes import until
 from specdec.images.serving import streams
 from specdec.triton.repository import RepositoryPlan, render
@@ -47,6 +49,7 @@ class Clients:
                 return
 
 
+@pytest.mark.nightly
 def test_cancelled_streams_crash_or_block_this_release_of_triton(
     executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def chance_of_difference(differences: list[float]) -> float:
     return sum(map(reaches, range(4000))) / 4000
 
 
+@pytest.mark.nightly
 def test_answers_take_as_long_for_a_text_of_another_scope_as_for_an_unseen_one(
     slow: Server, prompts: list[str]
 ) -> None:
