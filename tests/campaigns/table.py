@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from specdec.images.backend.tensorrtllm.reference_engine import wire
 from specdec.images.backend.tensorrtllm.reference_engine.answers import answer
-from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig
 from specdec.images.backend.tensorrtllm.reference_engine.inputs import Call
 from specdec.images.backend.tensorrtllm.reference_engine.kv import KVBuffer, Reservation
 from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
 from specdec.images.backend.tensorrtllm.reference_engine.sequence import Sequence as Decoding
+from support.engine_config import tiny_config
 
 Floats = npt.NDArray[np.float32]
 LONGEST = 4096
@@ -34,22 +34,12 @@ class Table:
 
     def __init__(self, logits: Floats) -> None:
         self.logits = logits
-        self.config = EngineConfig(
+        self.config = tiny_config(
             vocab_size=len(logits),
-            hidden_size=1,
-            intermediate_size=1,
-            layers=1,
-            heads=1,
-            kv_heads=1,
-            head_size=1,
-            norm_epsilon=1e-5,
-            rotary_base=1e4,
-            rotary_scaling=None,
             max_batch_size=1,
             max_seq_len=LONGEST,
             max_num_tokens=LONGEST,
             max_draft_len=16,
-            lookahead=None,
         )
 
     def canonical(self, tokens: npt.NDArray[np.int64]) -> Floats:

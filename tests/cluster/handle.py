@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from cluster import (
@@ -47,12 +46,7 @@ class Cluster:
         self._state = lifecycle.up(self.name, self.options, report, owner=self._owner)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.keep:
             lifecycle.down(self.name, report)
 

@@ -1,8 +1,4 @@
-"""The operator resumes its work after a crash.
-
-Commands of guides, such as `specdec check`, fail without an operator, and a kill between a status
-and its event loses the event. So this file shares a lane with the files that need either.
-"""
+"""The operator resumes its work after a crash."""
 
 from chart.helm import NAMESPACE
 from e2e.conftest import rolled_out

@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cluster.processes import DEADLINE_SECONDS, until
@@ -85,12 +84,7 @@ class OpenAIEndpoint:
             raise RuntimeError(f"the OpenAI endpoint ended with {status}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

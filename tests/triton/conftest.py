@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from specdec.backends.methods import lookahead
+from specdec.triton.launch import Tls
 from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from support import certificates
+from support.certificates import Certificates
 from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR, build
 from support.triton_server import Server, installed_server
 
@@ -141,6 +144,24 @@ def lookahead_server(
     )
     folder = tmp_path_factory.mktemp("lookahead")
     with Server(executable, render(plan), folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(
+    executable: Path,
+    draft_target_plan: RepositoryPlan,
+    made: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """Yield a server of the pair with TLS, open to every client."""
+    tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
+    with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
         yield running
 
 

@@ -15,7 +15,6 @@ from cluster.processes import DEADLINE_SECONDS
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 _END_STREAM, _ACK, _END_HEADERS, PRIORITY = 0x1, 0x1, 0x4, 0x20
-# A server needs two seconds for a body of many chunks, and twenty beside other test lanes.
 
 # Whether both sides add a header to their tables (RFC 7541, 6.2).
 INDEXED, PLAIN, NEVER = 0x40, 0x00, 0x10

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from specdec.tools.cli.app import app
-from specdec.triton.launch import Tls
-from specdec.triton.repository import RepositoryPlan, render
-from support import certificates
+from specdec.cli.app import app
 from support.certificates import Certificates
 from support.openai_endpoint import OpenAIEndpoint
 from support.quickstarts import OF_CLIENTS, all_run_by
@@ -28,23 +25,6 @@ SHORTER = {
     "bench": ["--requests", "2", "--output-tokens", "8", "--warmup", "0"],
     "verify": ["--limit", "4", "--max-tokens", "8"],
 }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def encrypted(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    made: Certificates,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Server]:
-    tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
-    with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
 from specdec.tools.cli.app import app
 from specdec.triton.launch import Tls
-from specdec.triton.repository import RepositoryPlan, render
 from support import certificates
 from support.certificates import Certificates, Pair
 from support.triton_server import Server, ServerError
@@ -31,24 +29,6 @@ from support.triton_server import Server, ServerError
 PROMPT = "def read_lines(path):\n"
 ASK = json.dumps({"text_input": PROMPT, "max_tokens": 4}).encode()
 GENERATE = ("generate", "--prompt", PROMPT, "--max-tokens", "8")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def encrypted(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    made: Certificates,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Server]:
-    """Yield a server of the pair with TLS, open to every client."""
-    tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
-    with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
-        yield running
 
 
 @pytest.fixture

@@ -6,26 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig
 from specdec.images.backend.tensorrtllm.reference_engine.kv import BLOCK, KVBuffer, KVPool, Tokens
+from support.engine_config import tiny_config
 
-CONFIG = EngineConfig(
-    vocab_size=8,
-    hidden_size=4,
-    intermediate_size=4,
-    layers=1,
-    heads=1,
-    kv_heads=1,
-    head_size=2,
-    norm_epsilon=1e-5,
-    rotary_base=1e4,
-    rotary_scaling=None,
-    max_batch_size=4,
-    max_seq_len=512,
-    max_num_tokens=64,
-    max_draft_len=4,
-    lookahead=None,
-)
+CONFIG = tiny_config()
 TEXT = np.arange(400, dtype=np.int64)
 
 

@@ -13,6 +13,7 @@ from specdec.images.backend.tensorrtllm.reference_engine.config import EngineCon
 from specdec.images.backend.tensorrtllm.reference_engine.errors import RequestError
 from specdec.images.backend.tensorrtllm.reference_engine.request import Request
 from specdec.images.backend.tensorrtllm.reference_engine.room import fitted
+from support.engine_config import tiny_config
 from support.oracle import Tiny
 from support.reference_engines import ask
 from unit.engine.conftest import Engine, Start
@@ -88,23 +89,7 @@ def test_an_engine_with_room_for_its_drafts_never_cuts_below_the_users_limit(
 
 
 def longest(tokens: int) -> EngineConfig:
-    return EngineConfig(
-        vocab_size=8,
-        hidden_size=4,
-        intermediate_size=4,
-        layers=1,
-        heads=1,
-        kv_heads=1,
-        head_size=2,
-        norm_epsilon=1e-5,
-        rotary_base=1e4,
-        rotary_scaling=None,
-        max_batch_size=4,
-        max_seq_len=tokens,
-        max_num_tokens=64,
-        max_draft_len=DRAFTS,
-        lookahead=None,
-    )
+    return tiny_config(max_seq_len=tokens, max_draft_len=DRAFTS)
 
 
 def test_answers_end_where_the_room_ends(engine: Engine, start: Start) -> None:
