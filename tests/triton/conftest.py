@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,22 @@ def executable() -> Path:
     return installed_server()
 
 
+Serve = Callable[..., Server]
+
+
+@pytest.fixture(scope="session")
+def serve(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """Return a function that makes a server in a new folder; `Server` explains its options."""
+
+    def made(
+        repository: RepositoryPlan | Mapping[str, str], within: Sequence[str] = (), **options: Any
+    ) -> Server:
+        files = render(repository) if isinstance(repository, RepositoryPlan) else repository
+        return Server(executable, files, tmp_path_factory.mktemp("server"), within, **options)
+
+    return made
+
+
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Engines:
     folder = tmp_path_factory.mktemp("engines")
@@ -85,27 +102,18 @@ def draft_target_plan(engines: Engines) -> RepositoryPlan:
     )
 
 
-Launch = Callable[[RepositoryPlan], Server]
-
-
 @pytest.fixture(scope="session")
-def server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the draft/target pair for 0.19.0, with streaming."""
-    folder = tmp_path_factory.mktemp("server")
-    with Server(executable, render(draft_target_plan), folder) as running:
+    with serve(draft_target_plan) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def older_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def older_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the draft/target pair in the layout of 0.18.0, without streaming."""
     plan = replace(draft_target_plan, version="0.18.0", decoupled=False)
-    folder = tmp_path_factory.mktemp("older")
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 
@@ -116,21 +124,15 @@ def newer_plan(draft_target_plan: RepositoryPlan) -> RepositoryPlan:
 
 
 @pytest.fixture(scope="session")
-def newer_server(
-    executable: Path, newer_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def newer_server(serve: Serve, newer_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the draft/target pair in the layout of 1.2.1, with streaming."""
-    folder = tmp_path_factory.mktemp("newer")
-    with Server(executable, render(newer_plan), folder) as running:
+    with serve(newer_plan) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def lookahead_server(
-    executable: Path,
-    engines: Engines,
-    draft_target_plan: RepositoryPlan,
-    tmp_path_factory: pytest.TempPathFactory,
+    serve: Serve, engines: Engines, draft_target_plan: RepositoryPlan
 ) -> Iterator[Server]:
     plan = replace(
         draft_target_plan,
@@ -142,8 +144,7 @@ def lookahead_server(
         ),
         draft_tokens=0,
     )
-    folder = tmp_path_factory.mktemp("lookahead")
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 
@@ -154,14 +155,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def encrypted(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    made: Certificates,
-    tmp_path_factory: pytest.TempPathFactory,
+    serve: Serve, draft_target_plan: RepositoryPlan, made: Certificates
 ) -> Iterator[Server]:
     """Yield a server of the pair with TLS, open to every client."""
-    tls, folder = Tls(made.server.certificate, made.server.key), tmp_path_factory.mktemp("tls")
-    with Server(executable, render(draft_target_plan), folder, tls=tls) as running:
+    tls = Tls(made.server.certificate, made.server.key)
+    with serve(draft_target_plan, tls=tls) as running:
         yield running
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 import grpc
 import numpy as np
@@ -15,8 +14,8 @@ from tritonclient.grpc import service_pb2_grpc
 from campaigns import battery
 from campaigns.good import GOOD, request_of
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.triton.repository import RepositoryPlan, render
-from support.triton_server import Server
+from specdec.triton.repository import RepositoryPlan
+from triton.conftest import Serve
 
 # Each run sends the same sample of all models; the campaign sends more kinds.
 KINDS = {"streaming": 300, "unary": 150}
@@ -50,7 +49,7 @@ def test_the_battery_has_thousands_of_kinds_of_every_model() -> None:
 
 @pytest.mark.nightly
 def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """Triton 2.51 uses a stream after it has ended, if the client asks for status codes.
 
@@ -60,7 +59,7 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
     request = request_of(model, {**GOOD[model], "max_tokens": np.zeros((1, 1), np.int32)})
     codes = (("triton_grpc_error", "true"),)
     with (
-        Server(executable, render(draft_target_plan), tmp_path) as server,
+        serve(draft_target_plan) as server,
         grpc.insecure_channel(server.url) as channel,
     ):
         models = server.processes()[1:]
@@ -83,7 +82,7 @@ def test_status_codes_of_rejected_streams_crash_this_release_of_triton(
 
 @pytest.mark.nightly
 def test_classes_of_a_string_output_crash_this_release_of_triton(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """Triton 2.51 divides by the size of a string for `classification`, which no model receives.
 
@@ -93,7 +92,7 @@ def test_classes_of_a_string_output_crash_this_release_of_triton(
     output = request.outputs.add(name="text_output")
     output.parameters["classification"].int64_param = 3
     with (
-        Server(executable, render(draft_target_plan), tmp_path) as server,
+        serve(draft_target_plan) as server,
         grpc.insecure_channel(server.url) as channel,
     ):
         models = server.processes()[1:]

@@ -6,15 +6,15 @@ import queue
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from cluster.processes import until
 from specdec.images.serving import streams
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import RefusedError, stream
 from support.triton_server import Server
+from triton.conftest import Serve
 
 _CLIENTS = 8
 _BLOCKED_SECONDS = 15.0
@@ -51,7 +51,7 @@ class Clients:
 
 @pytest.mark.nightly
 def test_cancelled_streams_crash_or_block_this_release_of_triton(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """This test fails with the first fixed tritonserver; then update the documentation.
 
@@ -59,7 +59,7 @@ def test_cancelled_streams_crash_or_block_this_release_of_triton(
     takes thousands of cancelled streams.
     """
     delay = {"TRITONSERVER_DELAY_GRPC_RESPONSE": "20"}
-    with Server(executable, render(draft_target_plan), tmp_path, env=delay) as server:
+    with serve(draft_target_plan, env=delay) as server:
         clients = Clients(server)
         until(lambda: server.status() is not None or clients.blocked(), lambda: _FIXED)
         crashed = server.status() in (-signal.SIGSEGV, -signal.SIGABRT)

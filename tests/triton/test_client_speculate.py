@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specdec.client.connection import Connection
 from specdec.client.speculate import Options, Result, speculate
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import ask, text, tokens
 from support.triton_server import Server
+from triton.conftest import Serve
 
 NEW_TOKENS = 32
 STOP = "\n\n"
@@ -22,24 +22,20 @@ ALONE: dict[str, Any] = {"draft": None, "draft_tokens": 0}
 
 
 @pytest.fixture(scope="module")
-def target_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def target_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the target alone, with streaming: its engine is decoupled."""
     plan = replace(draft_target_plan, **ALONE)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("target")) as running:
+    with serve(plan) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def draft_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def draft_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the draft alone, in the layout of another release, without streaming."""
     draft = draft_target_plan.draft
     assert draft is not None
     plan = replace(draft_target_plan, target=draft, version="1.2.1", decoupled=False, **ALONE)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("draft")) as running:
+    with serve(plan) as running:
         yield running
 
 

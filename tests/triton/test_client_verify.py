@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,21 +16,20 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry, built_in
 from specdec.client.verification import Options, Verification, verify
 from specdec.tools.cli.app import app
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_server import Server
+from triton.conftest import Serve
 
 NEW_TOKENS = 16
 
 
 @pytest.fixture(scope="module")
-def other_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def other_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server without a draft, whose target is another checkpoint: the pair's draft."""
     draft = draft_target_plan.draft
     assert draft is not None
     plan = replace(draft_target_plan, target=draft, draft=None, draft_tokens=0)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("other")) as running:
+    with serve(plan) as running:
         yield running
 
 

@@ -10,10 +10,11 @@ import pytest
 from tritonclient.grpc import service_pb2 as messages
 
 from specdec.triton import launch
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import raw
+from triton.conftest import Serve
 from triton.raw import Call, Reply, header
 
 # Over gRPC, Triton adds this prefix to the name of the required header.
@@ -43,12 +44,9 @@ def required_header() -> tuple[bytes, bytes]:
 
 
 @pytest.fixture(scope="module")
-def target(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def target(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server for this module only: a successful attack ends no other test's server."""
-    folder = tmp_path_factory.mktemp("target")
-    with Server(executable, render(draft_target_plan), folder) as running:
+    with serve(draft_target_plan) as running:
         yield running
 
 
@@ -162,11 +160,11 @@ def empty(tmp_path: Path) -> dict[str, str]:
 
 
 def test_these_clients_open_what_asks_for_a_line_break_in_a_value_alone(
-    executable: Path, empty: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, empty: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check that attacks open a server that relies on a line break alone, as servers once did."""
     monkeypatch.setattr(launch, "_CLOSED", "closed=no\nvalue")
-    with Server(executable, empty, tmp_path) as server:
+    with serve(empty) as server:
         for variant in EXACT:
             reply = attack(server, variant, Call("RepositoryIndex"))
             assert reply.message is not None, f"{variant}: {reply}"
@@ -234,11 +232,11 @@ def test_no_header_in_a_trailer_opens_a_path(target: Server) -> None:
 
 
 def test_this_client_opens_what_asks_for_a_header_that_can_be_sent(
-    executable: Path, empty: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, empty: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A space in the header's name stops gRPC clients, but no HTTP client."""
     monkeypatch.setattr(launch, "_CLOSED", "sent with blanks=no")
-    with Server(executable, empty, tmp_path) as server:
+    with serve(empty) as server:
         line = b"sent with blanks: no\r\n"
         assert raw.http(server.http_port, request(_PATHS[0], line)) == 200
         assert raw.http(server.http_port, request(_PATHS[0], b"")) == 403

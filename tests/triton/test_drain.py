@@ -6,7 +6,6 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,11 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton import launch
 from specdec.triton.layout import PLAIN
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.programs import local
 from support.triton_client import Arrays, ask, stream, text
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
@@ -60,7 +60,7 @@ def drain(server: Server) -> None:
 
 @pytest.mark.parametrize("length", [0, 3], ids=["plain", "speculative"])
 def test_answers_in_flight_are_finished(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, length: int
+    serve: Serve, draft_target_plan: RepositoryPlan, length: int
 ) -> None:
     plan = replace(
         draft_target_plan,
@@ -77,7 +77,7 @@ def test_answers_in_flight_are_finished(
             received.extend(parts)
         return text(received)
 
-    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
+    with serve(plan) as server, ThreadPoolExecutor(CLIENTS) as pool:
         desired = [
             text(ask(server.url, BLS, **values(number, streams=True))) for number in range(CLIENTS)
         ]
@@ -89,7 +89,7 @@ def test_answers_in_flight_are_finished(
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streams", "whole"])
 def test_answers_of_the_ensemble_in_flight_are_finished(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, streams: bool
+    serve: Serve, draft_target_plan: RepositoryPlan, streams: bool
 ) -> None:
     """Unlike a stream, a whole answer in flight changes no counter of Triton until it ends."""
     plan = replace(
@@ -100,7 +100,7 @@ def test_answers_of_the_ensemble_in_flight_are_finished(
     def answer(number: int) -> list[Arrays]:
         return ask(server.url, ENSEMBLE, **values(number, streams=streams))
 
-    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(CLIENTS) as pool:
+    with serve(plan) as server, ThreadPoolExecutor(CLIENTS) as pool:
         desired = [text(parts) for parts in pool.map(answer, range(CLIENTS))]
         before = begun(server, "tensorrt_llm")
         answers = [pool.submit(answer, number) for number in range(CLIENTS)]

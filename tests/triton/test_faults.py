@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.triton.layout import PLAIN
@@ -19,6 +18,7 @@ from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
 from support.triton_client import RefusedError, ask, stream, text
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 DRAFT = "tensorrt_llm_draft"
@@ -52,11 +52,11 @@ def warnings(server: Server) -> Sequence[str]:
 
 
 def test_answers_go_on_without_a_draft_model(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     files = render(draft_target_plan)
     without = {path: text for path, text in files.items() if path.split("/")[0] != DRAFT}
-    with Server(executable, without, tmp_path) as server:
+    with serve(without) as server:
         expected = answers(server, "ensemble")
         for times in (1, 2):
             assert answers(server, BLS) == expected
@@ -68,9 +68,9 @@ def test_answers_go_on_without_a_draft_model(
 
 
 def test_answers_go_on_when_the_draft_is_killed(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
-    with Server(executable, render(draft_target_plan), tmp_path) as server:
+    with serve(draft_target_plan) as server:
         expected = answers(server, "ensemble")
         assert answers(server, BLS) == expected
         assert draft_errors(server) == 0
@@ -118,7 +118,7 @@ def last_message(server: Server, number: int, begun: threading.Barrier) -> str:
 
 
 def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """Triton never returns a call that a killed process had taken, and still reports ready."""
     assert draft_target_plan.draft is not None
@@ -128,7 +128,7 @@ def test_no_answer_waits_for_an_engine_killed_in_the_middle_of_a_call(
         draft=replace(draft_target_plan.draft, step_latency_ms=2000.0 * DEADLINE_SECONDS),
         target=replace(draft_target_plan.target, step_latency_ms=20.0),
     )
-    with Server(executable, render(plan), tmp_path) as server, ThreadPoolExecutor(5) as pool:
+    with serve(plan) as server, ThreadPoolExecutor(5) as pool:
         expected = answers(server, "ensemble")
         assert probe(server) == ""
         speculative = pool.submit(answers, server, BLS)

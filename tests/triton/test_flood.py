@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from specdec.triton.plan import MAX_QUEUE_SIZE
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import ask, text
 from support.triton_server import Server
+from triton.conftest import Serve
 from triton.flood import ANSWERED, encoded, flood
 
 pytestmark = pytest.mark.nightly
@@ -48,16 +48,12 @@ REQUESTS: dict[str, Mapping[str, Any]] = {
     scope="module", params=[("0.19.0", True), ("0.18.0", False)], ids=["streaming", "unary"]
 )
 def flooded(
-    request: pytest.FixtureRequest,
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, serve: Serve, draft_target_plan: RepositoryPlan
 ) -> Iterator[Server]:
     """Yield a server per layout; upstream's BLS has no batcher, nor preprocessing of 0.18.0."""
     version, decoupled = request.param
     plan = replace(draft_target_plan, version=version, decoupled=decoupled)
-    folder = tmp_path_factory.mktemp("flooded")
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 
@@ -79,7 +75,7 @@ def test_a_flood_is_answered_or_refused(flooded: Server, model: str, count: int)
 
 
 def test_a_full_queue_refuses_while_the_answers_go_on(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """The answers occupy all slots of the BLS for longer than the refusals take."""
     queue, slots = 8, 4
@@ -90,7 +86,7 @@ def test_a_full_queue_refuses_while_the_answers_go_on(
         max_queue_size=queue,
         target=replace(draft_target_plan.target, step_latency_ms=30.0),
     )
-    with Server(executable, render(plan), tmp_path) as server:
+    with serve(plan) as server:
         request = encoded(BLS, {**_TEXT, "max_tokens": 60, "num_draft_tokens": 0, "end_id": -1})
         order: list[str] = []
         ends = flood(server.url, request, 200, ended=order.append)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from cluster.processes import until
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_client import RefusedError, Stream, ask, stream
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 SLOTS = 2
@@ -26,13 +26,11 @@ LONG = {"text_input": "def f(", "max_tokens": 400, "num_draft_tokens": 0, "end_i
 
 
 @pytest.fixture(scope="module")
-def server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server with slow engines, whose BLS has two slots."""
     target = replace(draft_target_plan.target, step_latency_ms=30.0)
     plan = replace(draft_target_plan, bls_max_in_flight=SLOTS, target=target)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("gauges")) as running:
+    with serve(plan) as running:
         yield running
 
 

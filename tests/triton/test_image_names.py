@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from specdec.triton import contract
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
+from triton.conftest import Serve
 
 PROMPT = "def read_lines(path):\n"
 # The text has many `#`: without a minimum length, the answer ends early, at the first `#`.
@@ -19,12 +19,10 @@ HASH = 3
 
 
 @pytest.fixture(scope="module")
-def server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     newer = contract.spellings()[1]
     plan = replace(draft_target_plan, version="0.19.0", request_fields=newer)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("renamed")) as running:
+    with serve(plan) as running:
         yield running
 
 

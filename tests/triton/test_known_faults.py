@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cluster.processes import until
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import raw
+from triton.conftest import Serve
 
 _FIXED = (
     "this tritonserver survives {}: its fault is fixed. Take it out of this test, and correct "
@@ -46,21 +46,18 @@ ATTACKS = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_single_body_crashes_the_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, name: str
+    serve: Serve, draft_target_plan: RepositoryPlan, name: str
 ) -> None:
     """This test fails with the first fixed tritonserver; then update the documentation."""
-    with Server(executable, render(draft_target_plan), tmp_path) as server:
+    with serve(draft_target_plan) as server:
         raw.http(server.http_port, ATTACKS[name])
         until(lambda: server.status() is not None, lambda: _FIXED.format(name))
         assert server.status() == -signal.SIGSEGV
 
 
 @pytest.fixture(scope="module")
-def closed(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("closed")
-    with Server(executable, render(draft_target_plan), folder, health_only=True) as running:
+def closed(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
+    with serve(draft_target_plan, health_only=True) as running:
         yield running
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.processor_time import processor_seconds
 from support.server_memory import memory_of
 from support.triton_client import RefusedError, ask, text
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
@@ -31,11 +31,8 @@ REFUSAL_SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
-def attacked(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("attacked")
-    with Server(executable, render(draft_target_plan), folder) as server:
+def attacked(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
+    with serve(draft_target_plan) as server:
         yield server
 
 
@@ -151,12 +148,12 @@ def test_memory_of_refused_prompts_is_given_back(attacked: Server, model: str) -
 
 
 def test_short_prompts_are_answered_while_long_ones_are_encoded(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     """Without a known sequence length, the limit is a megabyte, and encoding it takes long."""
     plan = replace(draft_target_plan, max_seq_len=None)
     with (
-        Server(executable, render(plan), tmp_path) as server,
+        serve(plan) as server,
         ThreadPoolExecutor(4) as pool,
     ):
         ask(server.url, BLS, text_input="def f():\n", max_tokens=2)

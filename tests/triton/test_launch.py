@@ -13,9 +13,10 @@ import pytest
 import tritonclient.grpc as grpc
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.triton_client import ask, text
 from support.triton_server import Server, ServerError
+from triton.conftest import Serve
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,7 @@ def test_generate_stream_over_http(server: Server, model: str) -> None:
     assert "".join(pieces) == whole
 
 
-def test_no_draft_in_the_layout_of_0_18(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
-) -> None:
+def test_no_draft_in_the_layout_of_0_18(serve: Serve, draft_target_plan: RepositoryPlan) -> None:
     plan = replace(
         draft_target_plan,
         version="0.18.0",
@@ -86,7 +85,7 @@ def test_no_draft_in_the_layout_of_0_18(
         draft_tokens=0,
         bls_max_in_flight=1,
     )
-    with Server(executable, render(plan), tmp_path) as server:
+    with serve(plan) as server:
         values = {"text_input": "import os\n", "max_tokens": 12}
         plain = text(ask(server.url, "ensemble", **values))
 
@@ -103,11 +102,11 @@ def test_no_draft_in_the_layout_of_0_18(
 
 
 def test_a_missing_engine_ends_the_server_with_a_reason(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     plan = replace(draft_target_plan, target=ModelPlan(str(tmp_path / "nowhere")))
     with (
         pytest.raises(ServerError, match="nowhere"),
-        Server(executable, render(plan), tmp_path / "site"),
+        serve(plan),
     ):
         pytest.fail("the server came up without an engine")

@@ -7,17 +7,17 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.client.model_names import BLS, ENSEMBLE, TARGET
 from specdec.images.serving import streams
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
+from triton.conftest import Serve
 
 pytestmark = pytest.mark.nightly
 
@@ -56,10 +56,10 @@ def slow_plan(draft_target_plan: RepositoryPlan) -> RepositoryPlan:
 
 @_PATHS
 def test_request_of_a_client_that_left_is_stopped_in_the_engine(
-    executable: Path, slow_plan: RepositoryPlan, tmp_path: Path, model: str
+    serve: Serve, slow_plan: RepositoryPlan, model: str
 ) -> None:
     with (
-        Server(executable, render(slow_plan), tmp_path) as server,
+        serve(slow_plan) as server,
         OpenAIEndpoint(server.url, PAIR / "target", ["--model", model]) as endpoint,
     ):
         leave(endpoint.port, 1)
@@ -72,12 +72,12 @@ def test_request_of_a_client_that_left_is_stopped_in_the_engine(
 
 @_PATHS
 def test_clients_that_leave_neither_crash_nor_block_the_server(
-    executable: Path, slow_plan: RepositoryPlan, tmp_path: Path, model: str
+    serve: Serve, slow_plan: RepositoryPlan, model: str
 ) -> None:
     """With this delay, cancelled streams crash or block the server (`test_cancelled_streams`)."""
     delay = {"TRITONSERVER_DELAY_GRPC_RESPONSE": "20"}
     with (
-        Server(executable, render(slow_plan), tmp_path, env=delay) as server,
+        serve(slow_plan, env=delay) as server,
         OpenAIEndpoint(server.url, PAIR / "target", ["--model", model]) as endpoint,
         ThreadPoolExecutor(_CLIENTS) as clients,
     ):

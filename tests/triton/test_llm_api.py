@@ -40,6 +40,7 @@ from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR
 from support.triton_server import Server, ServerError
 from triton import inside
+from triton.conftest import Serve
 
 MODEL = "tensorrt_llm"
 PROMPT = "def read_lines(path):\n"
@@ -77,14 +78,14 @@ def volume(tmp_path: Path) -> Volume:
 
 @pytest.fixture(scope="module", params=SERVED)
 def server(
-    request: pytest.FixtureRequest, executable: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, serve: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp(request.param)
     for name in ("models", "root", "server"):
         (folder / name).mkdir()
     plan = planned(request.param)
     within = Volume(folder / "models", folder / "root").within(plan)
-    with Server(executable, plan.files, folder / "server", within) as running:
+    with serve(plan.files, within) as running:
         for path, written in plan.files.items():
             assert (running.repository / path).read_text("utf-8") == written
         yield running
@@ -111,7 +112,7 @@ def refused(server: Server, values: dict[str, Any]) -> str:
 
 
 @cache
-def plain(executable: Path, folder: Path) -> str:
+def plain(serve: Serve, folder: Path) -> str:
     """Return the answer of the target alone: of the n-gram sample without speculation."""
     plan = planned("pytorch-ngram")
     files = dict(plan.files)
@@ -122,7 +123,7 @@ def plain(executable: Path, folder: Path) -> str:
     for name in ("models", "root", "server"):
         (folder / name).mkdir()
     within = Volume(folder / "models", folder / "root").within(plan)
-    with Server(executable, files, folder / "server", within) as running:
+    with serve(files, within) as running:
         return str(post(running, {"sampling_param_max_tokens": 40})["text_output"])
 
 
@@ -299,15 +300,13 @@ def test_the_benchmark_job_compares_the_llm_api_with_another_service(
 
 
 @pytest.mark.parametrize("sample", TRAINED)
-def test_trained_drafters_are_refused_by_name(
-    sample: str, executable: Path, volume: Volume, tmp_path: Path
-) -> None:
+def test_trained_drafters_are_refused_by_name(sample: str, serve: Serve, volume: Volume) -> None:
     plan = planned(sample)
     kind = yaml.safe_load(plan.files[f"{MODEL}/1/model.yaml"])["speculative_config"][
         "decoding_type"
     ]
     with (
         pytest.raises(ServerError, match=f"decoding_type is {kind}, which computes on GPUs only"),
-        Server(executable, plan.files, tmp_path, volume.within(plan)),
+        serve(plan.files, volume.within(plan)),
     ):
         pass

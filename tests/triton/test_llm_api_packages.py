@@ -14,7 +14,8 @@ import pytest
 
 from specdec.triton.llm_api import LlmApiPlan, files
 from support.image_tree import distribution
-from support.triton_server import Server, ServerError
+from support.triton_server import ServerError
+from triton.conftest import Serve
 
 PROGRAM = """\
 import subprocess, sys
@@ -34,7 +35,7 @@ class TritonPythonModel:
     ("own", "imported"), [("1.107.3", "1.109.1"), ("1.109.0", "1.109.0")], ids=["old", "fitting"]
 )
 def test_the_model_and_its_ranks_import_the_copy_only_if_the_image_needs_it(
-    own: str, imported: str, executable: Path, tmp_path: Path
+    own: str, imported: str, executable: Path, serve: Serve, tmp_path: Path
 ) -> None:
     site, copy, program = (tmp_path / name for name in ("site", "packages", "program"))
     distribution(site, "openai", own)
@@ -55,6 +56,6 @@ def test_the_model_and_its_ranks_import_the_copy_only_if_the_image_needs_it(
     made["tensorrt_llm/1/model.py"] = first + made["tensorrt_llm/1/model.py"]
     with (
         pytest.raises(ServerError, match=f"openai {imported}, rank {imported}"),
-        Server(executable, made, tmp_path / "server", env={"PYTHONPATH": str(site)}),
+        serve(made, env={"PYTHONPATH": str(site)}),
     ):
         pass

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
@@ -15,8 +14,9 @@ import pytest
 from cluster.processes import until
 from specdec.client import Client, Connection, Request
 from specdec.client.errors import ClientError
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_server import Server
+from triton.conftest import Serve
 
 NEW_TOKENS = 48
 PROMPTS = 12
@@ -26,14 +26,10 @@ TIMED_TOKENS = 24
 
 
 @pytest.fixture(scope="module")
-def remembering(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Server]:
+def remembering(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server with fixed draft lengths: its calls depend on texts only, not on times."""
     plan = replace(draft_target_plan, draft=None, lookup_min_match=4, lookup_memory_megabytes=1)
-    with Server(executable, render(plan), tmp_path_factory.mktemp("memory")) as running:
+    with serve(plan) as running:
         yield running
 
 
@@ -77,11 +73,7 @@ def test_text_helps_its_own_scope_and_changes_nothing_for_another(
 
 
 @pytest.fixture(scope="module")
-def slow(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Server]:
+def slow(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """SIMULATION: a step of the target takes 16 ms, so that an answer's time shows its steps.
 
     On a busy machine, answers with equally many steps differ by tens of milliseconds.
@@ -94,7 +86,7 @@ def slow(
         lookup_min_match=4,
         lookup_memory_megabytes=8,
     )
-    with Server(executable, render(plan), tmp_path_factory.mktemp("slow")) as running:
+    with serve(plan) as running:
         yield running
 
 

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,10 @@ from cluster.processes import until
 from specdec.client import Client, Connection, Request
 from specdec.jobs.verify import Plan, measured
 from specdec.triton.plan import DraftLengths
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.shipped_pair import MAX_DRAFT_TOKENS
 from support.triton_server import Server
+from triton.conftest import Serve
 
 NEW_TOKENS = 64
 CLIENTS = 16
@@ -25,17 +25,13 @@ CLIENTS = 16
 
 @pytest.fixture(scope="module", params=["fixed", "adaptive", "mixed"])
 def lookups(
-    request: pytest.FixtureRequest,
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, serve: Serve, draft_target_plan: RepositoryPlan
 ) -> Iterator[Server]:
     """Yield a server that drafts with lookups alone, or also with a draft model."""
     lengths = None if request.param == "fixed" else DraftLengths(0, MAX_DRAFT_TOKENS)
     draft = draft_target_plan.draft if request.param == "mixed" else None
     plan = replace(draft_target_plan, lookup_min_match=1, adaptive=lengths, draft=draft)
-    folder = tmp_path_factory.mktemp("lookups")
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 

@@ -21,10 +21,11 @@ from specdec.client.dataset import Entry
 from specdec.client.load import Settings, measure
 from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
+from triton.conftest import Serve
 
 PROMPT = "def read_lines(path):\n"
 LENGTH = 24
@@ -202,13 +203,11 @@ def test_models_health_and_metrics(client: openai.OpenAI, endpoint: OpenAIEndpoi
     assert "specdec_openai_requests_in_flight 0.0" in page
 
 
-def test_disconnect_ends_the_request(
-    executable: Path, newer_plan: RepositoryPlan, tmp_path: Path
-) -> None:
+def test_disconnect_ends_the_request(serve: Serve, newer_plan: RepositoryPlan) -> None:
     # SIMULATION: a step takes 200 ms, so the answer has not ended when the client disconnects.
     slow = replace(newer_plan, target=replace(newer_plan.target, step_latency_ms=200.0))
     with (
-        Server(executable, render(slow), tmp_path) as server,
+        serve(slow) as server,
         OpenAIEndpoint(server.url, PAIR / "target") as running,
         openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as opened,
     ):

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -23,6 +22,7 @@ from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
 from support.planned_samples import planned
 from support.triton_server import Server
+from triton.conftest import Serve
 from triton.test_samples import Volume, volume
 
 __all__ = ["volume"]
@@ -52,13 +52,10 @@ def chat_template() -> str:
 
 
 @pytest.fixture(scope="module")
-def server(
-    volume: Volume, executable: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(volume: Volume, serve: Serve) -> Iterator[Server]:
     plan = planned(SAMPLE)
     volume.fill(plan)
-    folder = tmp_path_factory.mktemp("server")
-    with Server(executable, plan.files, folder, volume.within) as running:
+    with serve(plan.files, volume.within) as running:
         yield running
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -22,6 +21,7 @@ from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
 from support.planned_samples import IMAGES
 from support.triton_server import Server
+from triton.conftest import Serve
 from triton.test_samples import Volume, volume
 
 __all__ = ["volume"]
@@ -39,12 +39,9 @@ def plan() -> Plan:
 
 
 @pytest.fixture(scope="module")
-def server(
-    plan: Plan, volume: Volume, executable: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(plan: Plan, volume: Volume, serve: Serve) -> Iterator[Server]:
     volume.fill(plan)
-    folder = tmp_path_factory.mktemp("server")
-    with Server(executable, plan.files, folder, volume.within) as running:
+    with serve(plan.files, volume.within) as running:
         yield running
 
 

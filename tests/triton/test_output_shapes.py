@@ -6,7 +6,6 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from specdec.triton import contract
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import Arrays, ask, ask_once
 from support.triton_server import Server
+from triton.conftest import Serve
 
 PROMPT = "def read_lines(path):\n"
 NEW = 6
@@ -236,14 +236,12 @@ ensemble_scheduling {
 
 
 @pytest.fixture(scope="module")
-def beams_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def beams_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server of the postprocessing model, alone and as the only step of an ensemble."""
     repository = render(draft_target_plan).items()
     files = {path: text for path, text in repository if path.startswith("postprocessing/")}
     files |= {"beams/config.pbtxt": ENSEMBLE, "beams/1/.keep": ""}
-    with Server(executable, files, tmp_path_factory.mktemp("beams")) as started:
+    with serve(files) as started:
         yield started
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import tritonclient.grpc as grpc
 
@@ -12,6 +11,7 @@ from cluster.processes import DEADLINE_SECONDS
 from specdec.triton.repository import RepositoryPlan, render
 from support.triton_client import request_inputs
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 
@@ -28,7 +28,7 @@ def outcome(server: Server, number: int) -> tuple[str, str]:
 
 
 def test_a_full_queue_of_the_engine_is_unavailable(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan
 ) -> None:
     plan = replace(
         draft_target_plan,
@@ -43,7 +43,7 @@ def test_a_full_queue_of_the_engine_is_unavailable(
     config = "tensorrt_llm/config.pbtxt"
     assert "max_queue_size: 0" in files[config]
     files[config] = files[config].replace("max_queue_size: 0", "max_queue_size: 1")
-    with Server(executable, files, tmp_path) as server, ThreadPoolExecutor(32) as pool:
+    with serve(files) as server, ThreadPoolExecutor(32) as pool:
         outcomes = list(pool.map(lambda number: outcome(server, number), range(32)))
         refused = [ended for ended in outcomes if ended[0]]
         assert refused

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from specdec.cli.app import app
+from specdec.tools.cli.app import app
 from support.certificates import Certificates
 from support.openai_endpoint import OpenAIEndpoint
 from support.quickstarts import OF_CLIENTS, all_run_by

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specdec.triton.plan import DraftLengths
-from specdec.triton.repository import ModelPlan, RepositoryPlan, render
+from specdec.triton.repository import ModelPlan, RepositoryPlan
 from support.shipped_pair import build
 from support.triton_client import ask, text
 from support.triton_server import Server
+from triton.conftest import Serve
 
 BLS = "tensorrt_llm_bls"
 MOST = 6
@@ -25,7 +25,7 @@ SHORT = 40
 
 @pytest.fixture(scope="module")
 def failing_draft_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """Yield a server with adaptive lengths; its draft refuses more than `SHORT` tokens."""
     folder = tmp_path_factory.mktemp("restless")
@@ -35,18 +35,15 @@ def failing_draft_server(
         draft=ModelPlan(str(draft), (0,), max_tokens_in_paged_kv_cache=16384),
         adaptive=DraftLengths(0, MOST),
     )
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def adaptive_server(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def adaptive_server(serve: Serve, draft_target_plan: RepositoryPlan) -> Iterator[Server]:
     """Yield a server with adaptive draft lengths of at least one token."""
     plan = replace(draft_target_plan, adaptive=DraftLengths(1, MOST))
-    folder = tmp_path_factory.mktemp("adaptive")
-    with Server(executable, render(plan), folder) as running:
+    with serve(plan) as running:
         yield running
 
 

@@ -33,6 +33,7 @@ from support.programs import local
 from support.shipped_pair import PAIR
 from support.triton_client import ask, text
 from support.triton_server import Server
+from triton.conftest import Serve
 from triton.probed_pod import (
     DRAFT,
     ENGINES,
@@ -46,12 +47,10 @@ from triton.probed_pod import (
 
 
 @pytest.fixture
-def prespawned(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
-) -> Iterator[Pod]:
+def prespawned(serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod with pre-spawned ranks that still load."""
     plan = simulated(draft_target_plan, ready_early=True)
-    with Server(executable, render(plan), tmp_path) as server:
+    with serve(plan) as server:
         yield pod(server, tmp_path)
 
 
@@ -99,7 +98,7 @@ def assert_pod_is_left_unready(made: Pod, failed: str) -> None:
 
 @pytest.mark.parametrize("model", ["preprocessing", TARGET, DRAFT])
 def test_dead_process_of_a_model_takes_its_pod_out_at_once(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path, model: str
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path, model: str
 ) -> None:
     """The kubelet needs one failure; what still arrives at the endpoint is to be sent again.
 
@@ -107,7 +106,7 @@ def test_dead_process_of_a_model_takes_its_pod_out_at_once(
     began after the liveness probe had failed, and waited for clients that only got errors.
     """
     with (
-        Server(executable, render(draft_target_plan), tmp_path) as server,
+        serve(draft_target_plan) as server,
         OpenAIEndpoint(server.url, PAIR / "target") as endpoint,
     ):
         made = pod(server, tmp_path)
@@ -153,11 +152,11 @@ def test_pod_is_not_ready_after_a_rank_of_an_orchestrator_has_died(
 
 
 def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     """This covers leaders, and orchestrators that spawn their ranks."""
     plan = simulated(draft_target_plan, ready_early=False)
-    server = Server(executable, render(plan), tmp_path)
+    server = serve(plan)
     (tmp_path / "server.log").touch()
     made = pod(server, tmp_path)
     with ThreadPoolExecutor(1) as pool, ExitStack() as ends:
@@ -172,12 +171,12 @@ def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
 
 
 def test_busy_engine_keeps_its_pod_ready_and_is_not_asked(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     """Long answers occupy every slot, so a probe's request would wait behind other requests."""
     slow = replace(draft_target_plan.target, step_latency_ms=100.0)
     with (
-        Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
+        serve(replace(draft_target_plan, target=slow)) as server,
         ThreadPoolExecutor(40) as pool,
     ):
         made = pod(server, tmp_path)
@@ -210,12 +209,12 @@ def requests(server: Server) -> int:
 
 
 def test_step_longer_than_the_probe_waits_takes_no_pod_out(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
     """The engine has work, but shows no progress for a minute."""
     slow = replace(draft_target_plan.target, step_latency_ms=60_000.0)
     with (
-        Server(executable, render(replace(draft_target_plan, target=slow)), tmp_path) as server,
+        serve(replace(draft_target_plan, target=slow)) as server,
         ThreadPoolExecutor(1) as pool,
     ):
         made = pod(server, tmp_path, patience_seconds=600.0)
@@ -269,9 +268,9 @@ def test_probes_reach_a_server_whose_http_is_closed(
 
 
 def test_probes_leave_the_metrics_of_speculation_alone(
-    executable: Path, draft_target_plan: RepositoryPlan, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, tmp_path: Path
 ) -> None:
-    with Server(executable, render(draft_target_plan), tmp_path) as server:
+    with serve(draft_target_plan) as server:
         made = pod(server, tmp_path)
         # Triton opens the port of its metrics last.
         until(lambda: listens(server.metrics_port), lambda: "no metrics")

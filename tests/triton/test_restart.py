@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from campaigns.traffic import Baseline, Client, Tally
 from cluster.processes import DEADLINE_SECONDS, until
@@ -17,6 +16,7 @@ from specdec.triton.layout import PLAIN
 from specdec.triton.repository import RepositoryPlan, render
 from support.programs import local
 from support.triton_server import Server
+from triton.conftest import Serve
 from triton.service import Service
 
 CLIENTS = 6
@@ -57,18 +57,14 @@ def answered(tallies: list[Tally], more: int) -> None:
 
 
 def test_a_rolling_restart_loses_no_request(
-    executable: Path,
-    newer_plan: RepositoryPlan,
-    newer_server: Server,
-    prompts: list[str],
-    tmp_path: Path,
+    serve: Serve, newer_plan: RepositoryPlan, newer_server: Server, prompts: list[str]
 ) -> None:
     # SIMULATION: a step of the target takes 40 ms, so that answers are in flight all the time.
     target = replace(newer_plan.target, step_latency_ms=40.0)
     files = render(replace(newer_plan, target=target))
     with (
-        Server(executable, files, tmp_path / "old", connection_age=AGE_SECONDS) as old,
-        Server(executable, files, tmp_path / "new", connection_age=AGE_SECONDS) as new,
+        serve(files, connection_age=AGE_SECONDS) as old,
+        serve(files, connection_age=AGE_SECONDS) as new,
         Service(old.grpc_port) as service,
     ):
         baseline = Baseline(newer_server, prompts[:16])

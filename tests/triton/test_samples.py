@@ -26,6 +26,7 @@ from support.shipped_pair import PAIR, build
 from support.triton_client import ask, text
 from support.triton_server import Server
 from triton import inside
+from triton.conftest import Serve
 
 PROMPT = "def read_lines(path):\n"
 BLS = "tensorrt_llm_bls"
@@ -117,12 +118,10 @@ def test_there_are_samples_of_both_methods_and_topologies() -> None:
 
 
 @pytest.mark.parametrize("sample", ONE_SERVER)
-def test_a_sample_loads_unmodified_and_answers(
-    sample: str, executable: Path, volume: Volume, tmp_path: Path
-) -> None:
+def test_a_sample_loads_unmodified_and_answers(sample: str, serve: Serve, volume: Volume) -> None:
     plan = planned(sample)
     volume.fill(plan)
-    with Server(executable, plan.files, tmp_path, volume.within) as server:
+    with serve(plan.files, volume.within) as server:
         for path, written in plan.files.items():
             assert (server.repository / path).read_text("utf-8") == written
         with grpc.InferenceServerClient(server.url) as client:
@@ -141,9 +140,7 @@ def test_a_sample_loads_unmodified_and_answers(
 
 
 @pytest.mark.parametrize("sample", TWO_SERVERS)
-def test_both_servers_of_a_sample_start(
-    sample: str, executable: Path, volume: Volume, tmp_path: Path
-) -> None:
+def test_both_servers_of_a_sample_start(sample: str, serve: Serve, volume: Volume) -> None:
     plan = planned(sample)
     files: dict[str, dict[str, str]] = {"target": {}, "draft": {}}
     volume.fill(plan)
@@ -152,9 +149,7 @@ def test_both_servers_of_a_sample_start(
         files[role][inner] = written
     with ExitStack() as stack:
         servers = {
-            role: stack.enter_context(
-                Server(executable, repository, tmp_path / role, volume.within)
-            )
+            role: stack.enter_context(serve(repository, volume.within))
             for role, repository in files.items()
         }
         for server in servers.values():

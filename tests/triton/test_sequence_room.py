@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,10 +17,11 @@ from tokenizers import Tokenizer
 
 from specdec.client.connection import Connection
 from specdec.client.speculate import Options, speculate
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.shipped_pair import LIMITS, MAX_DRAFT_TOKENS, PAIR
 from support.triton_client import RefusedError, ask, text, tokens
 from support.triton_server import Server
+from triton.conftest import Serve
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -158,15 +158,12 @@ def test_a_prompt_that_leaves_no_token_is_refused(
 
 
 def test_without_room_for_drafts_answers_would_differ(
-    executable: Path,
-    draft_target_plan: RepositoryPlan,
-    served_prompts: dict[int, str],
-    tmp_path: Path,
+    serve: Serve, draft_target_plan: RepositoryPlan, served_prompts: dict[int, str]
 ) -> None:
     """The operator prevents this case, which shows that the engines here do limit answers."""
     built_for = LIMIT + 2 * MAX_DRAFT_TOKENS
     plan = replace(draft_target_plan, max_seq_len=built_for)
-    with Server(executable, render(plan), tmp_path) as server:
+    with serve(plan) as server:
 
         def lengths(prompt: str) -> set[int]:
             """Return the lengths of the answers for several draft lengths; -1 is a refusal."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec.client import Client, Request
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import RepositoryPlan
 from support.triton_server import Server
+from triton.conftest import Serve
 
 PROMPTS = [f"def read_{number}(path):" for number in range(16)]
 
@@ -30,20 +30,20 @@ def texts(server: Server, *, stream: bool = True) -> list[str]:
 
 
 def test_answers_are_those_of_one_process(
-    executable: Path, draft_target_plan: RepositoryPlan, server: Server, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, server: Server
 ) -> None:
     several = replace(draft_target_plan, preprocessing_instances=3, engine_queue_delay_us=500)
-    with Server(executable, render(several), tmp_path) as running:
+    with serve(several) as running:
         assert texts(running) == texts(server)
         assert "preprocessing_0_2" in running.log()
 
 
 def test_answers_in_one_piece_are_those_of_one_process(
-    executable: Path, draft_target_plan: RepositoryPlan, server: Server, tmp_path: Path
+    serve: Serve, draft_target_plan: RepositoryPlan, server: Server
 ) -> None:
     whole = replace(
         draft_target_plan, decoupled=False, rows_per_call=1, postprocessing_instances=3
     )
-    with Server(executable, render(whole), tmp_path) as running:
+    with serve(whole) as running:
         assert texts(running, stream=False) == texts(server)
         assert "postprocessing_0_2" in running.log()

@@ -25,6 +25,7 @@ from specdec.triton.launch import Tls
 from support import certificates
 from support.certificates import Certificates, Pair
 from support.triton_server import Server, ServerError
+from triton.conftest import Serve
 
 PROMPT = "def read_lines(path):\n"
 ASK = json.dumps({"text_input": PROMPT, "max_tokens": 4}).encode()
@@ -163,7 +164,7 @@ def served(server: Server) -> str:
 
 
 def test_a_renewed_certificate_needs_a_restart_and_is_reported(
-    executable: Path,
+    serve: Serve,
     empty: dict[str, str],
     made: Certificates,
     tmp_path: Path,
@@ -180,7 +181,7 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         [Path(own.certificate)],
         Tls(own.certificate, own.key),
     )
-    with Server(executable, empty, tmp_path, tls=tls) as first:
+    with serve(empty, tls=tls) as first:
         last = renewal.check(memory, files, "")
         assert served(first) == Path(made.server.certificate).read_text()
         shutil.copy(renewed.certificate, own.certificate)
@@ -190,16 +191,16 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         assert certificate["started"] != certificate["now"]
         assert served(first) == Path(made.server.certificate).read_text(), "it is read once"
     (tmp_path / "again" / "repository").mkdir(parents=True)
-    with Server(executable, empty, tmp_path / "again", tls=tls) as second:
+    with serve(empty, tls=tls) as second:
         assert served(second) == Path(renewed.certificate).read_text()
 
 
 def test_with_an_authority_for_clients_only_theirs_get_through(
-    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+    serve: Serve, empty: dict[str, str], made: Certificates
 ) -> None:
     tls = Tls(made.server.certificate, made.server.key, made.authority)
     trusted = (*GENERATE, "--tls", "--ca", made.authority)
-    with Server(executable, empty, tmp_path, tls=tls) as server:
+    with serve(empty, tls=tls) as server:
         assert run(server, *trusted)[0] == 3
         for pair, expected in (
             (made.client, "unknown model"),
@@ -212,22 +213,22 @@ def test_with_an_authority_for_clients_only_theirs_get_through(
 
 
 def test_without_the_authority_for_clients_no_client_gets_through(
-    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+    serve: Serve, empty: dict[str, str], made: Certificates, tmp_path: Path
 ) -> None:
     tls = Tls(made.server.certificate, made.server.key, str(tmp_path / "absent"))
     asked = (*GENERATE, "--tls", "--ca", made.authority)
-    with Server(executable, empty, tmp_path, tls=tls) as server:
+    with serve(empty, tls=tls) as server:
         own_certificate = ("--cert", made.client.certificate, "--key", made.client.key)
         for how in ((), own_certificate):
             assert "the TLS connection" in run(server, *asked, *how)[2]
 
 
 def test_without_its_key_a_server_does_not_start(
-    executable: Path, empty: dict[str, str], made: Certificates, tmp_path: Path
+    serve: Serve, empty: dict[str, str], made: Certificates, tmp_path: Path
 ) -> None:
     tls = Tls(made.server.certificate, str(tmp_path / "absent"))
     with (
         pytest.raises(ServerError, match="ended with 1"),
-        Server(executable, empty, tmp_path, tls=tls),
+        serve(empty, tls=tls),
     ):
         pass
