@@ -65,12 +65,15 @@ def write(folder: Path, **files: Any) -> Path:
 def run(
     plan: dict[str, Any],
     volume: Path,
-    sources: Path,
+    sources: Path | None = None,
     allowed: tuple[str, ...] = ("127.0.0.1/32",),
     **options: Any,
 ) -> int:
-    """Run the fetch Job; `allowed` opens the loopback address of the tests' servers."""
-    paths = ["--volume", str(volume), "--sources", str(sources)]
+    """Run the fetch Job; `allowed` opens the loopback address of the tests' servers.
+
+    `sources` has the claims of sources as folders; None is the folder that has the volume.
+    """
+    paths = ["--volume", str(volume), "--sources", str(sources or volume.parent)]
     networks = [argument for network in allowed for argument in ("--allow", network)]
     return fetch.main(["--plan", json.dumps({"models": plan, **options}), *paths, *networks])
 

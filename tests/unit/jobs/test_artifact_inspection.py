@@ -4,7 +4,6 @@ import io
 import json
 import pickle
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import claim, config, run, write
-
-ReadResult = Callable[[], dict[str, Any]]
+from unit.jobs.termination import read_result
 
 
 def shaped(**shapes: list[int]) -> bytes:
@@ -156,9 +154,7 @@ def test_draft_length_of_an_engine(
     assert artifact_inspection.draft_length(model, build) == drafts
 
 
-def test_prebuilt_engine_needs_no_weights(
-    volume: Path, tmp_path: Path, read_result: ReadResult
-) -> None:
+def test_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     folder = write(sources / "target" / "model")
     (folder / "model.safetensors").unlink()
@@ -193,18 +189,16 @@ def test_prebuilt_engine_needs_no_weights(
     ],
 )
 def test_incomplete_engine_is_refused(
-    files: dict[str, Any], message: str, volume: Path, tmp_path: Path, read_result: ReadResult
+    files: dict[str, Any], message: str, volume: Path, tmp_path: Path
 ) -> None:
     put(tmp_path / "target-engine" / "e", **files)
-    assert run({"target-engine": claim("e")}, volume, tmp_path) == result.PERMANENT
+    assert run({"target-engine": claim("e")}, volume) == result.PERMANENT
     error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt"
     assert message in error["message"]
 
 
-def test_all_roles_fit_a_termination_message(
-    volume: Path, tmp_path: Path, read_result: ReadResult
-) -> None:
+def test_all_roles_fit_a_termination_message(volume: Path, tmp_path: Path) -> None:
     for role in ("target", "draft"):
         write(tmp_path / role / "model", **{"tokenizer.model": role.encode()})
         put(
@@ -217,7 +211,7 @@ def test_all_roles_fit_a_termination_message(
         (volume / "engines" / f"{number:064x}").mkdir(parents=True)
         (volume / "engines" / f"{number:064x}" / "manifest.json").touch()
     roles = ("target", "draft", "heads", "target-engine", "draft-engine")
-    assert run({role: claim() for role in roles}, volume, tmp_path) == 0
+    assert run({role: claim() for role in roles}, volume) == 0
     answer = read_result()
     assert set(answer["models"]) == set(roles)
     assert len(answer["engines"]) >= 25

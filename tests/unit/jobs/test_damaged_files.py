@@ -21,7 +21,8 @@ from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import claim, config, run, tokenizer, write
-from unit.jobs.test_artifact_inspection import EAGLE, MEDUSA, ReadResult, pickled, put, shaped
+from unit.jobs.termination import read_result
+from unit.jobs.test_artifact_inspection import EAGLE, MEDUSA, pickled, put, shaped
 
 FOLDERS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 NUMBERS = st.one_of(
@@ -72,18 +73,14 @@ BROKEN_ARCHIVES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_WEIGHTS)
-def test_broken_header_of_weights_is_no_transient_error(
-    name: str, tmp_path: Path, read_result: ReadResult
-) -> None:
+def test_broken_header_of_weights_is_no_transient_error(name: str, tmp_path: Path) -> None:
     write(tmp_path / "sources/target/model", **{"model.safetensors": BROKEN_WEIGHTS[name]})
     code = run({"target": claim()}, tmp_path / "volume", tmp_path / "sources")
     require_corrupt(code, read_result())
 
 
 @pytest.mark.parametrize("name", BROKEN_ARCHIVES)
-def test_broken_pickled_weights_are_no_transient_error(
-    name: str, tmp_path: Path, read_result: ReadResult
-) -> None:
+def test_broken_pickled_weights_are_no_transient_error(name: str, tmp_path: Path) -> None:
     files = {"config.json": MEDUSA, "medusa_lm_head.pt": BROKEN_ARCHIVES[name]}
     put(tmp_path / "sources/heads/model", **files)
     write(tmp_path / "sources/target/model")

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from specdec.api.networks import Networks
 from specdec.jobs import result
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.fake_servers import Handler, Server, serving
+from unit.jobs.termination import read_result
 from unit.jobs.test_sources import FILES, REMOTES
 
-ReadResult = Callable[[], dict[str, Any]]
 # run() allows only the address of the tests' servers, so the proxy must refuse this address.
 CLOSED = "127.0.0.2"
 KEYS = b'{"AccessKeyId": "AKIASTOLEN", "SecretAccessKey": "stolen"}'
@@ -70,7 +70,7 @@ def source(kind: str, server: Server) -> dict[str, Any]:
 KINDS = ["huggingFace", "s3", "gcs", "oci", "ngc"]
 
 
-def check_refused(read_result: ReadResult, volume: Path, metadata: Server) -> str:
+def check_refused(volume: Path, metadata: Server) -> str:
     """Check that the server got no request and no file was fetched; return the message."""
     error = read_result()["error"]
     assert error["reason"] == "AddressRefused", error
@@ -82,30 +82,24 @@ def check_refused(read_result: ReadResult, volume: Path, metadata: Server) -> st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_redirect_to_a_metadata_service_is_not_followed(
-    kind: str, hostile: Hostile, metadata: Metadata, volume: Path, read_result: ReadResult
+    kind: str, hostile: Hostile, metadata: Metadata, volume: Path
 ) -> None:
     hostile.redirect_to = f"{metadata.url}/latest/meta-data/iam/security-credentials/node"
-    assert run({"target": source(kind, hostile)}, volume, volume) == result.PERMANENT
-    message = check_refused(read_result, volume, metadata)
+    assert run({"target": source(kind, hostile)}, volume) == result.PERMANENT
+    message = check_refused(volume, metadata)
     assert f"leads to {CLOSED}, which is a loopback address" in message
     assert "fetch.allowedNetworks" in message
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_internal_endpoint_is_refused(
-    kind: str, metadata: Metadata, volume: Path, read_result: ReadResult
-) -> None:
-    assert run({"target": source(kind, metadata)}, volume, volume) == result.PERMANENT
-    check_refused(read_result, volume, metadata)
+def test_internal_endpoint_is_refused(kind: str, metadata: Metadata, volume: Path) -> None:
+    assert run({"target": source(kind, metadata)}, volume) == result.PERMANENT
+    check_refused(volume, metadata)
 
 
 @pytest.mark.parametrize("kind", REMOTES)
 def test_file_behind_an_internal_redirect_is_not_downloaded(
-    kind: str,
-    metadata: Metadata,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, metadata: Metadata, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def redirect(handler: Handler, name: str, data: bytes) -> None:
         handler.respond(307, Location=f"{metadata.url}/{name}")
@@ -113,44 +107,40 @@ def test_file_behind_an_internal_redirect_is_not_downloaded(
     monkeypatch.setattr(Handler, "file", redirect)
     with ExitStack() as stack:
         remote = REMOTES[kind](stack)
-        assert run({"target": remote.source}, volume, volume) == result.PERMANENT
-    check_refused(read_result, volume, metadata)
+        assert run({"target": remote.source}, volume) == result.PERMANENT
+    check_refused(volume, metadata)
 
 
 def test_internal_login_address_of_a_registry_is_refused(
-    hostile: Hostile, metadata: Metadata, volume: Path, read_result: ReadResult
+    hostile: Hostile, metadata: Metadata, volume: Path
 ) -> None:
     hostile.status = 401
     hostile.headers = {"WWW_Authenticate": f'Bearer realm="{metadata.url}/token",service="r"'}
-    assert run({"target": source("oci", hostile)}, volume, volume) == result.PERMANENT
-    check_refused(read_result, volume, metadata)
+    assert run({"target": source("oci", hostile)}, volume) == result.PERMANENT
+    check_refused(volume, metadata)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "169.254.169.254", "10.96.0.1", "fe80::1"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_name_of_an_internal_address_is_refused(
-    kind: str, address: str, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    kind: str, address: str, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(monkeypatch, {"models.example": [address]})
     server = Metadata({}, url="http://models.example:1")
-    assert run({"target": source(kind, server)}, volume, volume) == result.PERMANENT
-    assert "leads to models.example, which is" in check_refused(read_result, volume, server)
+    assert run({"target": source(kind, server)}, volume) == result.PERMANENT
+    assert "leads to models.example, which is" in check_refused(volume, server)
     assert "models.example" in names.lookups
 
 
 def test_connection_uses_the_checked_address_of_a_name_that_changes(
-    metadata: Metadata,
-    hostile: Hostile,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    metadata: Metadata, hostile: Hostile, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DNS rebinding: the first address is allowed; later lookups return the metadata service."""
     port = hostile.url.rpartition(":")[2]
     names = Names(monkeypatch, {"models.example": ["127.0.0.1", CLOSED]})
     hostile.status = 404
     server = Metadata({}, url=f"http://models.example:{port}")
-    assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
+    assert run({"target": source("ngc", server)}, volume) == result.PERMANENT
     assert read_result()["error"]["reason"] == "SourceNotFound"
     assert names.lookups.count("models.example") == len(hostile.requests) == 1
     assert metadata.requests == []
@@ -178,50 +168,41 @@ class Names:
 @pytest.mark.parametrize("status", [200, 403, 404, 418, 500])
 @pytest.mark.parametrize("kind", KINDS)
 def test_content_of_a_server_is_never_quoted(
-    kind: str,
-    status: int,
-    hostile: Hostile,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, status: int, hostile: Hostile, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     hostile.status, hostile.body = status, KEYS
     hostile.headers = {"X_Error_Message": "AKIASTOLEN", "X_Error_Code": "AKIASTOLEN"}
-    assert run({"target": source(kind, hostile)}, volume, volume) != 0
+    assert run({"target": source(kind, hostile)}, volume) != 0
     text = json.dumps(read_result())
     assert "error" in read_result()
     assert "STOLEN" not in text.upper()
 
 
 def test_internal_proxy_is_refused(
-    metadata: Metadata, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    metadata: Metadata, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", metadata.url)
     server = Metadata({}, url="http://models.example")
-    assert run({"target": source("ngc", server)}, volume, volume) == result.PERMANENT
-    check_refused(read_result, volume, metadata)
+    assert run({"target": source("ngc", server)}, volume) == result.PERMANENT
+    check_refused(volume, metadata)
 
 
 def test_internal_address_behind_a_proxy_is_refused(
-    hostile: Hostile,
-    metadata: Metadata,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    hostile: Hostile, metadata: Metadata, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", hostile.url)
-    assert run({"target": source("ngc", metadata)}, volume, volume) == result.PERMANENT
-    check_refused(read_result, volume, metadata)
+    assert run({"target": source("ngc", metadata)}, volume) == result.PERMANENT
+    check_refused(volume, metadata)
     assert hostile.requests == []
 
 
-def test_allowed_network_is_reachable(volume: Path, read_result: ReadResult) -> None:
+def test_allowed_network_is_reachable(volume: Path) -> None:
     with ExitStack() as stack:
         remote = REMOTES["ngc"](stack)
-        assert run({"target": remote.source}, volume, volume, allowed=()) == result.PERMANENT
+        assert run({"target": remote.source}, volume, allowed=()) == result.PERMANENT
         assert read_result()["error"]["reason"] == "AddressRefused"
-        assert run({"target": remote.source}, volume, volume, allowed=("127.0.0.0/8",)) == 0
+        assert run({"target": remote.source}, volume, allowed=("127.0.0.0/8",)) == 0
     digest = read_result()["models"]["target"]["digest"]
     assert {p.name for p in (volume / "checkpoints" / digest).iterdir()} == set(FILES)
 

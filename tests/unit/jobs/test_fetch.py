@@ -1,7 +1,7 @@
 """A fetched checkpoint is complete or absent, and the result contains its facts."""
 
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ import pytest
 from specdec.jobs import result
 from specdec.jobs.inspection import inspect
 from unit.jobs.checkpoints import claim, config, run, tensors, tokenizer, visible, write
-
-ReadResult = Callable[[], dict[str, Any]]
+from unit.jobs.termination import read_result
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path / "sources"
 
 
-def test_pair_is_fetched_from_claims(volume: Path, sources: Path, read_result: ReadResult) -> None:
+def test_pair_is_fetched_from_claims(volume: Path, sources: Path) -> None:
     write(sources / "draft" / "model", **{"model.safetensors": tensors(b"\3\4" * 9)})
     (volume / "engines" / ("e" * 64)).mkdir(parents=True)
     (volume / "engines" / ("e" * 64) / "manifest.json").touch()
@@ -49,18 +48,14 @@ def test_pair_is_fetched_from_claims(volume: Path, sources: Path, read_result: R
     assert len(facts["tokenizer"]) == 12
 
 
-def test_equal_checkpoints_are_stored_once(
-    volume: Path, sources: Path, read_result: ReadResult
-) -> None:
+def test_equal_checkpoints_are_stored_once(volume: Path, sources: Path) -> None:
     assert run({"target": claim(), "draft": claim()}, volume, sources) == 0
     assert run({"target": claim()}, volume, sources) == 0
     assert len(visible(volume)) == 1
     assert read_result()["models"]["target"]["bytes"] > 1000
 
 
-def test_incompatible_pair_is_a_result_and_no_error(
-    volume: Path, sources: Path, read_result: ReadResult
-) -> None:
+def test_incompatible_pair_is_a_result_and_no_error(volume: Path, sources: Path) -> None:
     other = tokenizer({"<|endoftext|>": 0, "a": 2, "b": 1, "ab": 3})
     write(sources / "draft" / "model", **{"tokenizer.json": other})
 
@@ -100,12 +95,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize(("files", "reason", "message"), DAMAGE)
 def test_damaged_checkpoint_is_a_permanent_error_and_leaves_nothing(
-    files: dict[str, Any],
-    reason: str,
-    message: str,
-    volume: Path,
-    sources: Path,
-    read_result: ReadResult,
+    files: dict[str, Any], reason: str, message: str, volume: Path, sources: Path
 ) -> None:
     folder = sources / "target" / "model"
     for path in folder.iterdir():
@@ -121,9 +111,7 @@ def test_damaged_checkpoint_is_a_permanent_error_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("path", ["missing", "../draft/model", "/../../etc", "model/config.json"])
-def test_message_names_the_wrong_path(
-    path: str, volume: Path, sources: Path, read_result: ReadResult
-) -> None:
+def test_message_names_the_wrong_path(path: str, volume: Path, sources: Path) -> None:
     assert run({"target": claim(path)}, volume, sources) == result.PERMANENT
     error = read_result()["error"]
     assert error["reason"] in ("SourceNotFound", "CheckpointCorrupt")
@@ -131,7 +119,7 @@ def test_message_names_the_wrong_path(
 
 
 def test_link_out_of_the_claim_is_not_followed(
-    tmp_path: Path, volume: Path, sources: Path, read_result: ReadResult
+    tmp_path: Path, volume: Path, sources: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("{}")
@@ -141,9 +129,7 @@ def test_link_out_of_the_claim_is_not_followed(
     assert "is a link to a file outside the claim" in read_result()["error"]["message"]
 
 
-def test_path_with_shell_syntax_is_not_executed(
-    volume: Path, sources: Path, read_result: ReadResult
-) -> None:
+def test_path_with_shell_syntax_is_not_executed(volume: Path, sources: Path) -> None:
     name = "a b'\"$(touch pwned)`id`;\n\\ <|>"
     write(sources / "target" / name)
     assert run({"target": claim(name)}, volume, sources) == 0
@@ -152,7 +138,7 @@ def test_path_with_shell_syntax_is_not_executed(
 
 
 def test_fetch_fails_before_the_volume_is_full(
-    volume: Path, sources: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    volume: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "specdec.jobs.volume.shutil.disk_usage", lambda _: type("U", (), {"free": 10})()
@@ -165,7 +151,7 @@ def test_fetch_fails_before_the_volume_is_full(
 
 
 def test_copy_that_runs_out_of_space_leaves_nothing(
-    volume: Path, sources: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    volume: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Path) -> Iterator[int]:
         yield 1

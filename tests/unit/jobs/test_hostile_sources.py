@@ -5,7 +5,7 @@ import io
 import json
 import tarfile
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from specdec.jobs.registry import Reference
 from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.fake_servers import Catalogue, Registry, Store, serving
+from unit.jobs.termination import read_result
 from unit.jobs.test_sources import FILES
 
-ReadResult = Callable[[], dict[str, Any]]
 NAMES = [
     "../evil.json",
     "/evil.json",
@@ -68,9 +68,7 @@ def test_names_outside_the_directory_are_not_included(name: str) -> None:
     assert ArtifactKind.CHECKPOINT.includes("a b'\"$(x)`.json")
 
 
-def test_hostile_titles_paths_and_members_write_nothing(
-    acme: Registry, tmp_path: Path, read_result: ReadResult
-) -> None:
+def test_hostile_titles_paths_and_members_write_nothing(acme: Registry, tmp_path: Path) -> None:
     for name, data in FILES.items():
         acme.title(name, data)
     for name in NAMES:
@@ -85,19 +83,17 @@ def test_hostile_titles_paths_and_members_write_nothing(
         for number, origin in enumerate((source(acme), ngc)):
             volume = tmp_path / str(number) / "models"
             volume.mkdir(parents=True)
-            assert run({"target": origin}, volume, tmp_path) == 0
+            assert run({"target": origin}, volume) == 0
             digest = read_result()["models"]["target"]["digest"]
             assert files_under(volume / "checkpoints" / digest) == set(FILES)
             assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_bucket_with_hostile_keys_writes_nothing_outside(
-    volume: Path, read_result: ReadResult
-) -> None:
+def test_bucket_with_hostile_keys_writes_nothing_outside(volume: Path) -> None:
     files = {f"bucket/a/{n}": d for n, d in FILES.items()}
     with serving(Store({**files, "bucket/a/../../evil.json": b"evil"})) as store:
         s3 = {"s3": {"uri": "s3://bucket/a", "endpoint": store.url}}
-        assert run({"target": s3}, volume, volume) in (0, result.PERMANENT, result.TRANSIENT)
+        assert run({"target": s3}, volume) in (0, result.PERMANENT, result.TRANSIENT)
     assert not list(volume.parent.rglob("*evil*"))
 
 
@@ -106,24 +102,22 @@ def test_bucket_with_hostile_keys_writes_nothing_outside(
     [("w", TAR, ""), ("w:gz", f"{TAR}+gzip", "models/"), ("w:gz", f"{TAR}+gzip", "./models/")],
 )
 def test_files_are_unpacked_from_image_layers(
-    mode: str, media: str, prefix: str, acme: Registry, volume: Path, read_result: ReadResult
+    mode: str, media: str, prefix: str, acme: Registry, volume: Path
 ) -> None:
     beside = [("etc/config.json", b"no"), ("usr/lib/x.json", b"no")]
     names = sorted(FILES)
     acme.add(packed((f"{prefix}{names[0]}", FILES[names[0]]), *beside, mode=mode), mediaType=media)
     rest = [(f"{prefix}{name}", FILES[name]) for name in names[1:]]
     acme.add(packed(*rest, mode=mode), mediaType=media)
-    assert run({"target": source(acme)}, volume, volume) == 0
+    assert run({"target": source(acme)}, volume) == 0
     folder = volume / "checkpoints" / read_result()["models"]["target"]["digest"]
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == FILES
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_refused_by_name(
-    kind: bytes, acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_links_and_devices_are_refused_by_name(kind: bytes, acme: Registry, volume: Path) -> None:
     acme.add(packed(("models/config.json", "/etc/passwd"), kind=kind), mediaType=f"{TAR}+gzip")
-    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    assert run({"target": source(acme)}, volume) == result.PERMANENT
     error = read_result()["error"]
     assert error["reason"] == "SourceNotFound"
     assert "config.json" in error["message"]
@@ -141,39 +135,35 @@ def test_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     assert [p.name for p in out.iterdir()] == ["config.json"]
 
 
-def test_unknown_archive_format_is_refused(
-    acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_unknown_archive_format_is_refused(acme: Registry, volume: Path) -> None:
     acme.add(b"\x28\xb5\x2f\xfd zstd", mediaType=f"{TAR}+zstd")
-    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    assert run({"target": source(acme)}, volume) == result.PERMANENT
     assert "pack it as tar or tar+gzip" in read_result()["error"]["message"]
 
 
-def test_blob_that_differs_from_its_digest_is_refused(
-    acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_blob_that_differs_from_its_digest_is_refused(acme: Registry, volume: Path) -> None:
     for name, data in FILES.items():
         acme.title(name, data)
     digest = acme.layers[0]["digest"]
     acme.files[digest] = bytes(len(acme.files[digest]))
-    assert run({"target": source(acme)}, volume, volume) == result.TRANSIENT
+    assert run({"target": source(acme)}, volume) == result.TRANSIENT
     error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt"
     assert "does not match its digest" in error["message"]
 
 
-def test_expired_tokens_are_renewed(acme: Registry, volume: Path, read_result: ReadResult) -> None:
+def test_expired_tokens_are_renewed(acme: Registry, volume: Path) -> None:
     acme.lifetime = 2
     acme.index = True
     for name, data in FILES.items():
         acme.title(name, data)
-    assert run({"target": source(acme)}, volume, volume) == 0
+    assert run({"target": source(acme)}, volume) == 0
     assert acme.tokens > 1
     assert read_result()["models"]["target"]["revision"].startswith("sha256:")
 
 
 def test_registry_with_basic_authentication_is_supported(
-    acme: Registry, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    acme: Registry, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme.basic, acme.password = True, "pa55"
     for name, data in FILES.items():
@@ -181,7 +171,7 @@ def test_registry_with_basic_authentication_is_supported(
     auth = "bWU6cGE1NQ=="
     config = json.dumps({"auths": {f"https://{acme.host}/v1/": {"auth": auth}}})
     monkeypatch.setenv("OCI_CONFIG_TARGET", config)
-    assert run({"target": source(acme)}, volume, volume) == 0
+    assert run({"target": source(acme)}, volume) == 0
 
 
 @pytest.mark.parametrize("config", ["not json: pa55", '{"auths": 3}', '{"auths": {"r.io": {}}}'])
@@ -220,10 +210,10 @@ def test_only_loopback_is_used_without_tls() -> None:
     assert Reference.parse("x:1", "t").base == "https://registry-1.docker.io/v2/library/x"
 
 
-def refusal(acme: Registry, data: bytes, media: str, volume: Path, read_result: ReadResult) -> str:
+def refusal(acme: Registry, data: bytes, media: str, volume: Path) -> str:
     """Check that the Job refuses a layer, and return the error message."""
     acme.add(data, mediaType=media)
-    assert run({"target": source(acme)}, volume, volume) == result.PERMANENT
+    assert run({"target": source(acme)}, volume) == result.PERMANENT
     error = read_result()["error"]
     assert error["reason"] == "CheckpointCorrupt", error
     assert visible(volume) == []
@@ -231,9 +221,7 @@ def refusal(acme: Registry, data: bytes, media: str, volume: Path, read_result: 
 
 
 @pytest.mark.slow
-def test_small_layer_that_unpacks_to_gigabytes_is_refused(
-    acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_small_layer_that_unpacks_to_gigabytes_is_refused(acme: Registry, volume: Path) -> None:
     """gzip can compress a thousandfold; files on the volume must not exceed the packed size."""
     zeros = tarfile.TarInfo("models/model.safetensors")
     zeros.size = 512 << 20
@@ -242,22 +230,20 @@ def test_small_layer_that_unpacks_to_gigabytes_is_refused(
         packer.write(zeros.tobuf())
         for _ in range(zeros.size >> 24):
             packer.write(bytes(1 << 24))
-    message = refusal(acme, out.getvalue(), f"{TAR}+gzip", volume, read_result)
+    message = refusal(acme, out.getvalue(), f"{TAR}+gzip", volume)
     assert "50 times its size" in message
     assert max(p.stat().st_size for p in volume.rglob("*") if p.is_file()) <= len(out.getvalue())
 
 
 @pytest.mark.parametrize("name", ["models/config.json", "etc/other"])
-def test_long_header_is_not_read_into_memory(
-    name: str, acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_long_header_is_not_read_into_memory(name: str, acme: Registry, volume: Path) -> None:
     """A pax header states its own length, and tarfile reads it in one piece."""
     member = tarfile.TarInfo(name)
     member.pax_headers = {"comment": "x" * (8 << 20)}
     data = member.tobuf(format=tarfile.PAX_FORMAT) + bytes(1024)
     tracemalloc.start()
     try:
-        assert "headers of more than 1 MiB" in refusal(acme, data, TAR, volume, read_result)
+        assert "headers of more than 1 MiB" in refusal(acme, data, TAR, volume)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -282,18 +268,16 @@ def test_many_members_do_not_fill_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
 def test_truncated_archive_is_reported_in_one_sentence(
-    part: float, mode: str, acme: Registry, volume: Path, read_result: ReadResult
+    part: float, mode: str, acme: Registry, volume: Path
 ) -> None:
     data = packed(("model.safetensors", FILES["model.safetensors"]), mode=mode)
     short = data[: int(len(data) * part)]
-    message = refusal(acme, short, TAR, volume, read_result)
+    message = refusal(acme, short, TAR, volume)
     assert "cannot be unpacked: it is truncated, damaged or no archive" in message
 
 
 @pytest.mark.parametrize("mode", ["w:xz", "w:bz2"])
-def test_other_compression_formats_are_refused(
-    mode: str, acme: Registry, volume: Path, read_result: ReadResult
-) -> None:
+def test_other_compression_formats_are_refused(mode: str, acme: Registry, volume: Path) -> None:
     """Unpacking xz takes as much memory as its header requests."""
-    message = refusal(acme, packed(("config.json", b"{}"), mode=mode), TAR, volume, read_result)
+    message = refusal(acme, packed(("config.json", b"{}"), mode=mode), TAR, volume)
     assert "pack it as tar or tar+gzip" in message

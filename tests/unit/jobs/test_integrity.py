@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,8 @@ from specdec.jobs import checkpoint_config, manifests, result, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from unit.jobs.checkpoints import claim, run, visible, write
 from unit.jobs.mounts import FILES, KEYS, Mounts, expectation
+from unit.jobs.termination import read_result
 
-ReadResult = Callable[[], dict[str, Any]]
 HASH = "f" * 64
 
 
@@ -64,9 +63,7 @@ def test_published_files_have_no_damage(mounts: Mounts) -> None:
     assert damage_at_start(mounts) == []
 
 
-def test_engine_with_a_changed_byte_is_reported_and_removed(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_engine_with_a_changed_byte_is_reported_and_removed(mounts: Mounts) -> None:
     flip(engine(mounts, "draft") / "rank0.engine")
     assert damage_at_start(mounts) == [
         "the draft engine bbbbbbbbbbbbbbbb: rank0.engine has other content"
@@ -86,9 +83,7 @@ def test_engine_with_a_changed_byte_is_reported_and_removed(
 
 
 @pytest.mark.parametrize("name", ["rank0.engine", "config.json"])
-def test_truncated_engine_is_built_again(
-    name: str, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_truncated_engine_is_built_again(name: str, mounts: Mounts) -> None:
     os.truncate(engine(mounts, "target") / name, 3)
     assert mounts.run() == result.PERMANENT
     assert read_result()["error"]["reason"] == "EngineDamaged"
@@ -99,18 +94,14 @@ def test_truncated_engine_is_built_again(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"files": {"../x": {"bytes": 1, "sha256": ""}}}']
 )
-def test_engine_with_an_unreadable_manifest_is_built_again(
-    text: str, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_engine_with_an_unreadable_manifest_is_built_again(text: str, mounts: Mounts) -> None:
     (engine(mounts, "target") / "manifest.json").write_text(text)
     assert mounts.run() == result.PERMANENT
     assert "damaged (manifest.json is not readable)" in read_result()["error"]["message"]
     assert not engine(mounts, "target").exists()
 
 
-def test_all_damaged_engines_are_reported_together(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_all_damaged_engines_are_reported_together(mounts: Mounts) -> None:
     os.truncate(engine(mounts, "target") / "rank0.engine", 3)
     (engine(mounts, "draft") / "manifest.json").unlink()
     assert mounts.run() == result.PERMANENT
@@ -121,9 +112,7 @@ def test_all_damaged_engines_are_reported_together(
     assert list((mounts.volume / "engines").iterdir()) == []
 
 
-def test_damage_that_keeps_size_and_time_is_detected_by_content(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_damage_that_keeps_size_and_time_is_detected_by_content(mounts: Mounts) -> None:
     flip(engine(mounts, "draft") / "rank0.engine", hide=True)
     assert damage_at_start(mounts) == []
     assert mounts.run() == 0
@@ -140,9 +129,7 @@ def test_engine_with_other_modification_times_is_kept(mounts: Mounts) -> None:
     assert mounts.run(content=True) == 0
 
 
-def test_unreadable_file_removes_nothing(
-    mounts: Mounts, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_removes_nothing(mounts: Mounts, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: Path) -> str:
         raise OSError(5, "Input/output error", str(path))
 
@@ -170,7 +157,7 @@ def checkpoint(mounts: Mounts) -> Path:
 
 
 def test_unreadable_checkpoint_is_reported_with_what_to_do(
-    mounts: Mounts, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    mounts: Mounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reason was PublishFailed, and the message only the error of the system."""
     folder = checkpoint(mounts)
@@ -242,7 +229,7 @@ def test_changed_file_of_a_repository_is_published_again(mounts: Mounts) -> None
 
 
 @pytest.fixture
-def fetched(mounts: Mounts, tmp_path: Path, read_result: ReadResult) -> Path:
+def fetched(mounts: Mounts, tmp_path: Path) -> Path:
     """Return the fetched checkpoint of the target, whose tokenizer the server reads."""
     write(tmp_path / "sources" / "target" / "model")
     assert run({"target": claim()}, mounts.volume, tmp_path / "sources") == 0
@@ -259,7 +246,7 @@ def fetch_again(mounts: Mounts, tmp_path: Path) -> int:
 
 
 def test_truncated_tokenizer_is_reported_and_fetched_again(
-    fetched: Path, mounts: Mounts, tmp_path: Path, read_result: ReadResult
+    fetched: Path, mounts: Mounts, tmp_path: Path
 ) -> None:
     before = (fetched / "tokenizer.json").read_bytes()
     os.truncate(fetched / "tokenizer.json", 5)
@@ -289,9 +276,7 @@ def test_fetch_does_not_reuse_a_damaged_checkpoint(
     assert visible(mounts.volume) == [fetched.name]
 
 
-def test_engine_is_not_built_again_from_damaged_weights(
-    fetched: Path, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_engine_is_not_built_again_from_damaged_weights(fetched: Path, mounts: Mounts) -> None:
     flip(fetched / "model.safetensors")
     os.truncate(engine(mounts, "target") / "rank0.engine", 3)
     assert mounts.run() == result.PERMANENT
@@ -300,9 +285,7 @@ def test_engine_is_not_built_again_from_damaged_weights(
     assert not engine(mounts, "target").exists()
 
 
-def test_checkpoint_of_an_earlier_release_gets_a_manifest(
-    fetched: Path, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_checkpoint_of_an_earlier_release_gets_a_manifest(fetched: Path, mounts: Mounts) -> None:
     manifest = manifests.checkpoint_manifest(fetched)
     manifest.unlink()
     assert mounts.run() == 0
@@ -330,7 +313,7 @@ def test_changed_manifest_does_not_hide_a_changed_file(fetched: Path, mounts: Mo
     assert not fetched.exists()
 
 
-def test_damaged_prebuilt_engine_is_fetched_again(mounts: Mounts, read_result: ReadResult) -> None:
+def test_damaged_prebuilt_engine_is_fetched_again(mounts: Mounts) -> None:
     built = engine(mounts, "target")
     (built / "manifest.json").unlink()
     digest = volume.digest(built, ArtifactKind.ENGINE)

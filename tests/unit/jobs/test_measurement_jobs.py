@@ -1,7 +1,7 @@
 """The verification and benchmark Jobs, against a server with known acceptance and step times."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from specdec.pipeline.stages import verification_result
 from support.simulated_cluster import resource
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
+from unit.jobs.termination import read_result
 
 Json = dict[str, Any]
-ReadResult = Callable[[], Json]
 
 
 class Service(Simulated):
@@ -87,7 +87,7 @@ def run_benchmark(url: str, volume: Path, **changed: Any) -> int:
 
 
 @pytest.mark.slow
-def test_every_figure_of_a_verification_reaches_the_status(read_result: ReadResult) -> None:
+def test_every_figure_of_a_verification_reaches_the_status() -> None:
     # Steps are long, so that the delays of a busy machine stay small in comparison.
     with served(Service(acceptance=1.0, target_seconds=0.02, draft_seconds=0.0005)) as url:
         assert run_verify(url, maxPrompts=3) == 0
@@ -106,7 +106,7 @@ def test_every_figure_of_a_verification_reaches_the_status(read_result: ReadResu
 
 
 @pytest.mark.slow
-def test_slow_draft_is_reported_as_slower_than_the_baseline(read_result: ReadResult) -> None:
+def test_slow_draft_is_reported_as_slower_than_the_baseline() -> None:
     with served(Service(acceptance=0.0, target_seconds=0.005, draft_seconds=0.03)) as url:
         assert run_verify(url, maxPrompts=2, maxTokens=8) == 0
     verification = read_result()["verification"]
@@ -119,7 +119,7 @@ def test_slow_draft_is_reported_as_slower_than_the_baseline(read_result: ReadRes
     )
 
 
-def test_verification_without_draft_tokens_is_reported(read_result: ReadResult) -> None:
+def test_verification_without_draft_tokens_is_reported() -> None:
     with served(Service(draft_tokens=0)) as url:
         assert run_verify(url) == 0
     verification = read_result()["verification"]
@@ -131,7 +131,7 @@ def test_verification_without_draft_tokens_is_reported(read_result: ReadResult) 
     )
 
 
-def test_different_answer_is_reported_with_its_position(read_result: ReadResult) -> None:
+def test_different_answer_is_reported_with_its_position() -> None:
     service = Service()
     service.differs = True
     with served(service) as url:
@@ -143,14 +143,14 @@ def test_different_answer_is_reported_with_its_position(read_result: ReadResult)
     assert "got 'xxxx" in verification["divergence"]
 
 
-def test_unreachable_server_is_retried(read_result: ReadResult) -> None:
+def test_unreachable_server_is_retried() -> None:
     with served(Service()) as url:
         pass
     assert run_verify(url) == 1
     assert read_result()["error"]["reason"] == "ServerUnreachable"
 
 
-def test_failure_quotes_a_server_that_refuses_every_prompt(read_result: ReadResult) -> None:
+def test_failure_quotes_a_server_that_refuses_every_prompt() -> None:
     with served(Service(refuse=0)) as url:
         assert run_verify(url) == 1
     error = read_result()["error"]
@@ -158,9 +158,7 @@ def test_failure_quotes_a_server_that_refuses_every_prompt(read_result: ReadResu
     assert "no more of these" in error["message"]
 
 
-def test_prompts_come_from_the_file_up_to_the_limit(
-    read_result: ReadResult, tmp_path: Path
-) -> None:
+def test_prompts_come_from_the_file_up_to_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "one", "max_tokens": 5}\n\n{"prompt": "two"}\n{"prompt": "3"}\n')
     service = Service()
@@ -180,7 +178,7 @@ def test_prompts_come_from_the_file_up_to_the_limit(
     ],
 )
 def test_invalid_prompts_are_reported_with_their_resolution(
-    text: str | None, message: str, read_result: ReadResult, tmp_path: Path
+    text: str | None, message: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "prompts.jsonl"
     if text is not None:
@@ -207,9 +205,7 @@ def figures(arm: Arm) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_benchmark_returns_a_summary_and_writes_the_report(
-    read_result: ReadResult, tmp_path: Path
-) -> None:
+def test_benchmark_returns_a_summary_and_writes_the_report(tmp_path: Path) -> None:
     service = Service(acceptance=1.0, target_seconds=0.005, draft_seconds=0.0001)
     with served_http(service) as server:
         assert run_benchmark(server.url, tmp_path, outputTokens=12, protocol="http") == 0
@@ -235,9 +231,7 @@ def test_benchmark_returns_a_summary_and_writes_the_report(
 
 
 @pytest.mark.slow
-def test_benchmark_with_too_many_errors_fails_with_its_summary(
-    read_result: ReadResult, tmp_path: Path
-) -> None:
+def test_benchmark_with_too_many_errors_fails_with_its_summary(tmp_path: Path) -> None:
     with served(Service(refuse=20)) as url:
         assert run_benchmark(url, tmp_path, concurrency=[1], requests=20) == 2
     answer = read_result()

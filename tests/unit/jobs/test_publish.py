@@ -1,7 +1,6 @@
 """The publish Job publishes only complete repositories with matching engines."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,7 @@ import pytest
 
 from specdec.jobs import publish, result
 from unit.jobs.mounts import FILES, KEYS, Mounts, engine, expectation
-
-ReadResult = Callable[[], dict[str, Any]]
+from unit.jobs.termination import read_result
 
 
 @pytest.fixture
@@ -18,7 +16,7 @@ def mounts(tmp_path: Path, volume: Path) -> Mounts:
     return Mounts(tmp_path, volume)
 
 
-def test_all_files_are_published(mounts: Mounts, read_result: ReadResult) -> None:
+def test_all_files_are_published(mounts: Mounts) -> None:
     assert mounts.run() == 0
     assert read_result() == {"repository": {"hash": "f" * 64, "files": 2}}
     folder = mounts.volume / "repositories" / ("f" * 64)
@@ -28,7 +26,7 @@ def test_all_files_are_published(mounts: Mounts, read_result: ReadResult) -> Non
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-def test_publishing_twice_changes_nothing(mounts: Mounts, read_result: ReadResult) -> None:
+def test_publishing_twice_changes_nothing(mounts: Mounts) -> None:
     assert mounts.run() == 0
     folder = mounts.volume / "repositories" / ("f" * 64)
     before = folder.stat().st_ino
@@ -37,7 +35,7 @@ def test_publishing_twice_changes_nothing(mounts: Mounts, read_result: ReadResul
     assert read_result()["repository"]["files"] == 2
 
 
-def test_damaged_repository_is_replaced(mounts: Mounts, read_result: ReadResult) -> None:
+def test_damaged_repository_is_replaced(mounts: Mounts) -> None:
     folder = mounts.volume / "repositories" / ("f" * 64)
     folder.mkdir(parents=True)
     (folder / "stray").touch()
@@ -49,7 +47,7 @@ def test_damaged_repository_is_replaced(mounts: Mounts, read_result: ReadResult)
     assert read_result()["repository"]["files"] == 2
 
 
-def test_missing_engine_is_reported(mounts: Mounts, read_result: ReadResult) -> None:
+def test_missing_engine_is_reported(mounts: Mounts) -> None:
     (mounts.volume / "engines" / KEYS["draft"] / "manifest.json").unlink()
     assert mounts.run() == result.PERMANENT
     error = read_result()["error"]
@@ -67,7 +65,7 @@ MISMATCHES = [
 
 @pytest.mark.parametrize(("build", "message"), MISMATCHES)
 def test_engine_that_does_not_match_is_refused(
-    build: dict[str, Any], message: str, mounts: Mounts, read_result: ReadResult
+    build: dict[str, Any], message: str, mounts: Mounts
 ) -> None:
     engine(mounts.volume, "target", **build)
     assert mounts.run() == result.PERMANENT
@@ -77,7 +75,7 @@ def test_engine_that_does_not_match_is_refused(
     assert mounts.published == []
 
 
-def test_engine_of_another_version_is_refused(mounts: Mounts, read_result: ReadResult) -> None:
+def test_engine_of_another_version_is_refused(mounts: Mounts) -> None:
     mounts.engines = [expectation("target", version="0.18.0")]
     assert mounts.run() == result.PERMANENT
     assert "built by 0.19.0, and the server has 0.18.0" in read_result()["error"]["message"]
@@ -90,16 +88,14 @@ def test_every_spelling_of_a_mode_is_accepted(mode: Any, mounts: Mounts) -> None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": "0.19.0"}'])
-def test_unreadable_engine_config_is_refused(
-    text: str, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_unreadable_engine_config_is_refused(text: str, mounts: Mounts) -> None:
     (mounts.volume / "engines" / KEYS["target"] / "config.json").write_text(text)
     assert mounts.run() == result.PERMANENT
     assert read_result()["error"]["reason"] == "EngineMismatch"
 
 
 def test_files_that_change_during_the_copy_are_not_published(
-    mounts: Mounts, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    mounts: Mounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def alter(source: Path, target: Path) -> None:
         Path(target).write_text(Path(source).read_text() + "more")
@@ -110,9 +106,7 @@ def test_files_that_change_during_the_copy_are_not_published(
     assert mounts.published == []
 
 
-def test_full_volume_leaves_nothing(
-    mounts: Mounts, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_volume_leaves_nothing(mounts: Mounts, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(source: Path, target: Path) -> None:
         raise OSError(28, "No space left on device", str(target))
 
@@ -123,9 +117,7 @@ def test_full_volume_leaves_nothing(
     assert leftovers == []
 
 
-def test_missing_mount_is_reported_in_one_sentence(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_missing_mount_is_reported_in_one_sentence(mounts: Mounts) -> None:
     arguments = ["--repository", "/nowhere", "--expectations", "/nowhere/e.json"]
     assert publish.main([*arguments, "--volume", str(mounts.volume)]) == result.TRANSIENT
     assert read_result()["error"]["reason"] == "PublishFailed"
@@ -135,9 +127,7 @@ def test_missing_mount_is_reported_in_one_sentence(
     ("mode", "number"),
     [("medusa", 4), ("lookahead_decoding", 8), ("explicit_draft_tokens", 16), ("eagle", 32)],
 )
-def test_every_mode_is_recognized_by_its_number(
-    mode: str, number: int, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_every_mode_is_recognized_by_its_number(mode: str, number: int, mounts: Mounts) -> None:
     mounts.engines = [expectation("target", speculativeDecodingMode=mode)]
     engine(mounts.volume, "target", speculative_decoding_mode=number)
     assert mounts.run() == 0
@@ -160,7 +150,7 @@ def split(folder: Path, tensor: int, pipeline: int, files: int) -> None:
         (folder / f"rank{rank}.engine").touch()
 
 
-def test_ranks_and_rank_files_must_match_the_spec(mounts: Mounts, read_result: ReadResult) -> None:
+def test_ranks_and_rank_files_must_match_the_spec(mounts: Mounts) -> None:
     mounts.engines = [expectation("target", tensorParallel=2, pipelineParallel=2)]
     folder = mounts.volume / "engines" / KEYS["target"]
     for tensor, pipeline, files, message in (
@@ -181,9 +171,7 @@ def test_ranks_and_rank_files_must_match_the_spec(mounts: Mounts, read_result: R
 @pytest.mark.parametrize(
     ("name", "field"), [("max_batch_size", "maxBatchSize"), ("max_seq_len", "maxSeqLen")]
 )
-def test_smaller_engine_is_refused(
-    name: str, field: str, mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_smaller_engine_is_refused(name: str, field: str, mounts: Mounts) -> None:
     engine(mounts.volume, "target", **{name: 4})
     assert mounts.run() == result.PERMANENT
     assert f"its {name} is 4, below limits.{field}" in read_result()["error"]["message"]
@@ -208,7 +196,6 @@ def test_engine_without_room_for_its_drafts_is_refused(
     drafts: int,
     built_elsewhere: bool,
     mounts: Mounts,
-    read_result: ReadResult,
 ) -> None:
     """The executor always reserves the engine's draft length, whatever the spec sets."""
     mounts.engines = [expectation("target", prebuilt=built_elsewhere)]
@@ -237,9 +224,7 @@ def test_engine_without_room_for_its_drafts_is_refused(
     assert publish_with(512 + drafts) == 0
 
 
-def test_prebuilt_engine_is_a_checkpoint_without_a_manifest(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_prebuilt_engine_is_a_checkpoint_without_a_manifest(mounts: Mounts) -> None:
     built = engine(mounts.volume, "target")
     prebuilt = mounts.volume / "checkpoints" / ("c" * 64)
     prebuilt.parent.mkdir(exist_ok=True)
@@ -261,9 +246,7 @@ def test_prebuilt_engine_is_a_checkpoint_without_a_manifest(
     assert "will be fetched again" in error["message"]
 
 
-def test_missing_checkpoint_is_an_error_if_servers_read_it(
-    mounts: Mounts, read_result: ReadResult
-) -> None:
+def test_missing_checkpoint_is_an_error_if_servers_read_it(mounts: Mounts) -> None:
     root = mounts.volume / "checkpoints"
     mounts.checkpoints = {
         role: {"path": f"/models/checkpoints/{role}", "served": role == "target"} for role in KEYS
@@ -286,7 +269,7 @@ def test_missing_checkpoint_is_an_error_if_servers_read_it(
     assert "checkpoint of the target is missing" in read_result()["error"]["message"]
 
 
-def test_vocabularies_may_differ_unless_enforced(mounts: Mounts, read_result: ReadResult) -> None:
+def test_vocabularies_may_differ_unless_enforced(mounts: Mounts) -> None:
     engine(mounts.volume, "draft", vocab_size=2048)
     assert mounts.run() == result.PERMANENT
     mounts.engines = [expectation(role, sameVocabulary=False) for role in KEYS]

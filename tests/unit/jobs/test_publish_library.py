@@ -1,17 +1,16 @@
 """The BLS library comes from the Job's image and must match the operator's."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from specdec.jobs import result, volume
 from specdec.triton import library
 from unit.jobs.mounts import FILES, Mounts
+from unit.jobs.termination import read_result
 
-ReadResult = Callable[[], dict[str, Any]]
 OURS, OTHER = "1" * 64, "2" * 64
 FOLDERS = ("target/tensorrt_llm_bls", "draft/tensorrt_llm_bls")
 FILES_WITH_BLS = FILES | {f"{folder}/{library.SOURCE}": f"{OURS}\n" for folder in FOLDERS}
@@ -37,7 +36,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_library_is_published_beside_every_bls_configuration(
-    mounts: Mounts, read_result: ReadResult, packaged: Path
+    mounts: Mounts, packaged: Path
 ) -> None:
     assert mounts.run(FILES_WITH_BLS) == 0
     assert read_result()["repository"]["files"] == len(FILES_WITH_BLS) + len(FOLDERS)
@@ -62,9 +61,7 @@ def test_damaged_library_is_replaced_and_intact_library_is_kept(
     assert volume.sha256(damaged) == volume.sha256(packaged / library.FILE)
 
 
-def test_library_with_another_digest_is_not_published(
-    mounts: Mounts, read_result: ReadResult, packaged: Path
-) -> None:
+def test_library_with_another_digest_is_not_published(mounts: Mounts, packaged: Path) -> None:
     (packaged / library.SOURCE).write_text(f"{OTHER}\n")
     assert mounts.run(FILES_WITH_BLS) == result.PERMANENT
     error = read_result()["error"]
@@ -75,9 +72,7 @@ def test_library_with_another_digest_is_not_published(
     assert mounts.published == []
 
 
-def test_image_without_library_is_reported(
-    mounts: Mounts, read_result: ReadResult, packaged: Path
-) -> None:
+def test_image_without_library_is_reported(mounts: Mounts, packaged: Path) -> None:
     (packaged / library.FILE).unlink()
     assert mounts.run(FILES_WITH_BLS) == result.PERMANENT
     error = read_result()["error"]
@@ -87,7 +82,7 @@ def test_image_without_library_is_reported(
 
 
 def test_library_that_changes_during_the_copy_is_not_published(
-    mounts: Mounts, read_result: ReadResult, packaged: Path, monkeypatch: pytest.MonkeyPatch
+    mounts: Mounts, packaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = shutil.copyfile
 

@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from specdec.jobs.result import JobError
 from unit.jobs.checkpoints import run, visible
 from unit.jobs.checkpoints import write as checkpoint
 from unit.jobs.fake_servers import Catalogue, Handler, Server, serving
+from unit.jobs.termination import read_result
 from unit.jobs.test_egress_proxy import KINDS, source
 from unit.jobs.test_sources import FILES
 
-ReadResult = Callable[[], dict[str, Any]]
 _SENT = 64 << 20
 # The object stores' library follows a redirect without reading its body.
 RESPONSES = [
@@ -59,12 +59,7 @@ def endless() -> Iterator[Endless]:
 
 @pytest.mark.parametrize(("kind", "status"), RESPONSES)
 def test_small_response_is_limited_in_size(
-    kind: str,
-    status: int,
-    endless: Endless,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, status: int, endless: Endless, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reads the body of listings, refusals and redirects, up to a limit."""
     monkeypatch.setattr("specdec.jobs.egress_proxy._LISTING_BYTES", 8 << 20)
@@ -73,7 +68,7 @@ def test_small_response_is_limited_in_size(
     endless.headers = {"Location": "/again"} if status == 302 else {}
     tracemalloc.start()
     try:
-        assert run({"target": source(kind, endless)}, volume, volume) != 0
+        assert run({"target": source(kind, endless)}, volume) != 0
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -84,25 +79,25 @@ def test_small_response_is_limited_in_size(
 
 
 def test_token_response_is_limited_in_size(
-    endless: Endless, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    endless: Endless, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY_TARGET", "key-1")
-    assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
+    assert run({"target": source("ngc", endless)}, volume) == result.TRANSIENT
     assert "the server's response is too large or too slow" in read_result()["error"]["message"]
     assert endless.sent < _SENT
 
 
 def test_small_response_is_limited_in_time(
-    endless: Endless, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    endless: Endless, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.http_source._RESPONSE_SECONDS", -1.0)
-    assert run({"target": source("ngc", endless)}, volume, volume) == result.TRANSIENT
+    assert run({"target": source("ngc", endless)}, volume) == result.TRANSIENT
     assert "the server's response is too large or too slow" in read_result()["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compressed_response_is_not_unpacked(
-    kind: str, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    kind: str, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gzip can compress 16 MiB to 16 KiB."""
     bomb = gzip.compress(bytes(16 << 20))
@@ -116,7 +111,7 @@ def test_compressed_response_is_not_unpacked(
     with serving(Compressed({})) as server:
         tracemalloc.start()
         try:
-            assert run({"target": source(kind, server)}, volume, volume) != 0
+            assert run({"target": source(kind, server)}, volume) != 0
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -124,27 +119,23 @@ def test_compressed_response_is_not_unpacked(
     assert peak < 12 << 20
 
 
-def test_slow_download_is_aborted(
-    volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_download_is_aborted(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes arrive so slowly that the Job would take days."""
     monkeypatch.setattr(download, "_WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(download, "_MINIMUM_RATE_BYTES", 1 << 40)
     with serving(Catalogue(FILES)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
-        assert run({"target": ngc}, volume, volume) == result.TRANSIENT
+        assert run({"target": ngc}, volume) == result.TRANSIENT
     error = read_result()["error"]
     assert error["reason"] == "NetworkError"
     assert "KiB a second" in error["message"]
     assert visible(volume) == []
 
 
-def test_download_over_connections_that_break_early_is_aborted(
-    volume: Path, read_result: ReadResult
-) -> None:
+def test_download_over_connections_that_break_early_is_aborted(volume: Path) -> None:
     with serving(Catalogue(FILES, cut=10, cuts=1_000_000)) as server:
         ngc = {"ngc": {"resource": "acme/lab/model:1", "endpoint": server.url}}
-        assert run({"target": ngc}, volume, volume) == result.TRANSIENT
+        assert run({"target": ngc}, volume) == result.TRANSIENT
         assert len(server.requests) < 10
     assert read_result()["error"]["reason"] == "NetworkError"
 
@@ -176,7 +167,7 @@ def test_invalid_index_is_reported_in_one_sentence(index: dict[str, Any], tmp_pa
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", [[], 3, {"siblings": 3}, {"layers": 3}, {"modelFiles": [3]}])
 def test_invalid_response_is_reported_in_one_sentence(
-    kind: str, body: Any, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    kind: str, body: Any, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
 
@@ -186,5 +177,5 @@ def test_invalid_response_is_reported_in_one_sentence(
             handler.respond(200, json.dumps(body).encode())
 
     with serving(Invalid({})) as server:
-        assert run({"target": source(kind, server)}, volume, volume) != 0
+        assert run({"target": source(kind, server)}, volume) != 0
     assert read_result()["error"]["reason"] in ("NetworkError", "SourceNotFound")

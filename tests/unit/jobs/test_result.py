@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from cluster.processes import DEADLINE_SECONDS
 from specdec.api.reasons import FetchReason
 from specdec.jobs import result
 from specdec.jobs.result import JobError
-
-ReadResult = Callable[[], dict[str, Any]]
+from unit.jobs.termination import read_result
 
 
 @pytest.mark.parametrize(
@@ -34,9 +33,7 @@ ReadResult = Callable[[], dict[str, Any]]
         (RuntimeError("odd"), 1, "FetchFailed"),
     ],
 )
-def test_every_error_has_a_reason_and_a_message(
-    error: Exception, code: int, reason: str, read_result: ReadResult
-) -> None:
+def test_every_error_has_a_reason_and_a_message(error: Exception, code: int, reason: str) -> None:
     def work() -> Mapping[str, Any]:
         raise error
 
@@ -68,7 +65,7 @@ def test_every_error_has_a_reason_and_a_message(
     ],
 )
 def test_error_of_the_system_has_file_cause_and_what_to_do(
-    error: OSError, message: str, read_result: ReadResult, capsys: pytest.CaptureFixture[str]
+    error: OSError, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reason was that of any failure, and the message had no advice."""
 

@@ -14,8 +14,8 @@ from specdec.jobs import result
 from unit.jobs.checkpoints import config, run, tensors, tokenizer, visible
 from unit.jobs.fake_servers import Catalogue, Registry, Server, Store, serving
 from unit.jobs.rsa import service_account
+from unit.jobs.termination import read_result
 
-ReadResult = Callable[[], dict[str, Any]]
 WEIGHTS = tensors(b"\1\2" * 40_000)
 FILES = {
     "config.json": json.dumps(config()).encode(),
@@ -90,10 +90,8 @@ def remote(kind: str) -> Iterator[Remote]:
         yield REMOTES[kind](stack)
 
 
-def test_checkpoint_is_complete_and_has_no_other_files(
-    remote: Remote, volume: Path, read_result: ReadResult, tmp_path: Path
-) -> None:
-    assert run({"target": remote.source}, volume, tmp_path) == 0
+def test_checkpoint_is_complete_and_has_no_other_files(remote: Remote, volume: Path) -> None:
+    assert run({"target": remote.source}, volume) == 0
     model = read_result()["models"]["target"]
     folder = volume / "checkpoints" / model["digest"]
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == FILES
@@ -101,29 +99,25 @@ def test_checkpoint_is_complete_and_has_no_other_files(
     assert model["bytes"] == sum(map(len, FILES.values()))
 
 
-def test_equal_content_has_the_same_digest_from_every_source(
-    volume: Path, read_result: ReadResult
-) -> None:
+def test_equal_content_has_the_same_digest_from_every_source(volume: Path) -> None:
     digests = set()
     with ExitStack() as stack:
         for make in REMOTES.values():
-            assert run({"target": make(stack).source}, volume, volume) == 0
+            assert run({"target": make(stack).source}, volume) == 0
             digests.add(read_result()["models"]["target"]["digest"])
     assert len(digests) == 1
 
 
-def test_second_fetch_downloads_nothing(
-    remote: Remote, volume: Path, read_result: ReadResult
-) -> None:
-    assert run({"target": remote.source}, volume, volume) == 0
+def test_second_fetch_downloads_nothing(remote: Remote, volume: Path) -> None:
+    assert run({"target": remote.source}, volume) == 0
     before = len(remote.server.gets(remote.weights.rpartition("/")[2]))
-    assert run({"target": remote.source}, volume, volume) == 0
+    assert run({"target": remote.source}, volume) == 0
     assert len(remote.server.gets(remote.weights.rpartition("/")[2])) == before == 1
 
 
-def test_broken_download_is_resumed(remote: Remote, volume: Path, read_result: ReadResult) -> None:
+def test_broken_download_is_resumed(remote: Remote, volume: Path) -> None:
     remote.server.cut, remote.server.cuts = 50_000, 1
-    assert run({"target": remote.source}, volume, volume) == 0
+    assert run({"target": remote.source}, volume) == 0
     digest = read_result()["models"]["target"]["digest"]
     assert (volume / "checkpoints" / digest / "model.safetensors").read_bytes() == WEIGHTS
     spans = remote.server.gets(remote.weights.rpartition("/")[2])
@@ -132,18 +126,18 @@ def test_broken_download_is_resumed(remote: Remote, volume: Path, read_result: R
 
 
 def test_download_of_a_killed_job_is_resumed(
-    remote: Remote, volume: Path, read_result: ReadResult, monkeypatch: pytest.MonkeyPatch
+    remote: Remote, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         # The Job is killed when the download of the weights breaks, after all other files.
         remote.server.cut, remote.server.cuts = 50_000, 1
         patch.setattr("specdec.jobs.download._append", _killed_append(threading.Lock()))
         with pytest.raises(SystemExit):
-            run({"target": remote.source}, volume, volume)
+            run({"target": remote.source}, volume)
     assert visible(volume) == []
     remote.server.cut = 0
     remote.server.requests.clear()
-    assert run({"target": remote.source}, volume, volume) == 0
+    assert run({"target": remote.source}, volume) == 0
     (span,) = remote.server.gets(remote.weights.rpartition("/")[2])
     assert span.startswith("bytes=1000-")
     digest = read_result()["models"]["target"]["digest"]
@@ -169,19 +163,18 @@ def test_refusal_names_the_secret_and_valid_credentials_work(
     kind: str,
     remote: Remote,
     volume: Path,
-    read_result: ReadResult,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     remote.server.password = PASSWORDS[kind]
-    assert run({"target": remote.source}, volume, volume) in (1, 2)
+    assert run({"target": remote.source}, volume) in (1, 2)
     error = read_result()["error"]
     if kind != "ngc":  # without a key the Job requests a public model, which does not exist
         assert error["reason"] == "AuthFailed"
         assert f"the Secret of the target's {kind}." in error["message"]
     for name, value in remote.secrets.items():
         monkeypatch.setenv(name, value)
-    assert run({"target": remote.source}, volume, volume) == 0
+    assert run({"target": remote.source}, volume) == 0
     printed = capfd.readouterr()
     for value in remote.secrets.values():
         assert value not in printed.out + printed.err
@@ -197,13 +190,11 @@ WRONG = {
 }
 
 
-def test_missing_source_is_named(
-    kind: str, remote: Remote, volume: Path, read_result: ReadResult
-) -> None:
+def test_missing_source_is_named(kind: str, remote: Remote, volume: Path) -> None:
     for wrong in WRONG[kind]:
         changed = {k: v.replace("{host}", remote.server.host) for k, v in wrong.items()}
         source = {kind: remote.source[kind] | changed}
-        assert run({"target": source}, volume, volume) == result.PERMANENT
+        assert run({"target": source}, volume) == result.PERMANENT
         error = read_result()["error"]
         assert error["reason"] == "SourceNotFound"
         assert next(iter(changed.values())) in error["message"]
@@ -211,33 +202,25 @@ def test_missing_source_is_named(
 
 
 def test_failed_connection_is_a_transient_error(
-    kind: str,
-    remote: Remote,
-    volume: Path,
-    read_result: ReadResult,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, remote: Remote, volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specdec.jobs.object_store._RETRY", {"max_retries": 0})
     text = json.dumps(remote.source).replace(remote.server.host, "127.0.0.1:9")
-    assert run({"target": json.loads(text)}, volume, volume) == result.TRANSIENT
+    assert run({"target": json.loads(text)}, volume) == result.TRANSIENT
     assert read_result()["error"]["reason"] == "NetworkError"
 
 
-def test_download_without_progress_is_aborted(
-    remote: Remote, volume: Path, read_result: ReadResult
-) -> None:
+def test_download_without_progress_is_aborted(remote: Remote, volume: Path) -> None:
     """Each connection breaks before the Job keeps a byte; the Job must not retry forever."""
     remote.server.cut, remote.server.cuts = 1, 1_000_000
     remote.server.ranges = False
-    code = run({"target": remote.source}, volume, volume)
+    code = run({"target": remote.source}, volume)
     assert code in (result.TRANSIENT, result.PERMANENT)
     assert read_result()["error"]["reason"] in ("NetworkError", "CheckpointCorrupt")
     assert visible(volume) == []
 
 
-def test_file_that_is_truncated_at_its_source_is_corrupt(
-    kind: str, volume: Path, read_result: ReadResult
-) -> None:
+def test_file_that_is_truncated_at_its_source_is_corrupt(kind: str, volume: Path) -> None:
     with ExitStack() as stack:
         remote = REMOTES[kind](stack)
         if isinstance(remote.server, Registry):
@@ -246,6 +229,6 @@ def test_file_that_is_truncated_at_its_source_is_corrupt(
                 remote.server.title(name, data[:-1] if data is WEIGHTS else data)
         else:
             remote.put(remote.weights, WEIGHTS[:-1])
-        assert run({"target": remote.source}, volume, volume) == result.PERMANENT
+        assert run({"target": remote.source}, volume) == result.PERMANENT
         assert read_result()["error"]["reason"] == "CheckpointCorrupt"
         assert [p for p in (volume / "checkpoints").iterdir() if p.is_dir()] == []

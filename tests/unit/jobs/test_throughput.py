@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import override
@@ -11,9 +10,9 @@ from specdec.client.dataset import built_in
 from specdec.jobs import throughput
 from unit.client.fake_pair import counting, served
 from unit.client.fake_service import Service
+from unit.jobs.termination import read_result
 
 Json = dict[str, Any]
-ReadResult = Callable[[], Json]
 
 
 def lower(ids: Any) -> int:
@@ -34,7 +33,7 @@ def load(url: str, **changed: Any) -> int:
     return throughput.main(["--plan", json.dumps(plan)])
 
 
-def test_levels_have_throughput_and_answers_have_digests(read_result: ReadResult) -> None:
+def test_levels_have_throughput_and_answers_have_digests() -> None:
     with served(Service(target=lower, longest=10_000)) as url:
         assert load(url) == 0
     report = read_result()["throughput"]
@@ -58,7 +57,7 @@ def test_levels_have_throughput_and_answers_have_digests(read_result: ReadResult
     assert one["latencyP50Ms"] <= one["latencyMaxMs"]
 
 
-def test_client_loop_is_loaded_where_each_model_has_a_server(read_result: ReadResult) -> None:
+def test_client_loop_is_loaded_where_each_model_has_a_server() -> None:
     target, draft = (
         Service(target=lower, draft=lower, longest=10_000),
         Service(target=lower, longest=10_000),
@@ -74,7 +73,7 @@ def test_client_loop_is_loaded_where_each_model_has_a_server(read_result: ReadRe
     assert read_result()["throughput"]["answers"] == report["answers"]
 
 
-def test_rejected_requests_are_counted(read_result: ReadResult) -> None:
+def test_rejected_requests_are_counted() -> None:
     class Busy(Service):
         """Rejects every call of the BLS after the twelfth."""
 
@@ -93,14 +92,14 @@ def test_rejected_requests_are_counted(read_result: ReadResult) -> None:
     assert "latencyP50Ms" not in eight
 
 
-def test_lost_server_is_an_error_with_a_retry(read_result: ReadResult) -> None:
+def test_lost_server_is_an_error_with_a_retry() -> None:
     with served(Service(target=lower, longest=10_000, stops_at=6)) as url:
         assert load(url) == 1
     error = read_result()["error"]
     assert error["reason"] == "ServerUnreachable"
 
 
-def test_server_without_the_bls_is_an_error_without_a_retry(read_result: ReadResult) -> None:
+def test_server_without_the_bls_is_an_error_without_a_retry() -> None:
     with served(Service(absent=("tensorrt_llm_bls",))) as url:
         assert load(url) == 2
     error = read_result()["error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,6 +17,7 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.jobs import verify, verify_openai
 from specdec.jobs.result import JobError
+from unit.jobs.termination import read_result
 
 Json = dict[str, Any]
 ENTRIES = [Entry("one", 4), Entry("two", None)]
@@ -130,7 +131,7 @@ def test_a_refused_prompt_is_counted_and_quoted_and_all_are_an_error() -> None:
             counted(service)
 
 
-def test_the_job_reports_the_counts(read_result: Callable[[], Json]) -> None:
+def test_the_job_reports_the_counts() -> None:
     with serving() as service:
         plan = {
             "planHash": "0" * 16,
