@@ -83,6 +83,7 @@ class Server:
         self._temporary = folder / "temporary"
         self._temporary.mkdir(parents=True, exist_ok=True)
         self.repository = folder / "repository"
+        self.repository.mkdir(exist_ok=True)
         for path, text in repository.items():
             file = self.repository / path
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
 from tritonclient.grpc import service_pb2 as messages
@@ -153,18 +152,12 @@ def test_a_refused_call_leaves_its_connection_closed_to_the_next(target: Server)
         assert [reply.message for reply in replies] == [None] * 3
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "repository").mkdir()
-    return {}
-
-
 def test_these_clients_open_what_asks_for_a_line_break_in_a_value_alone(
-    serve: Serve, empty: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check that attacks open a server that relies on a line break alone, as servers once did."""
     monkeypatch.setattr(launch, "_CLOSED", "closed=no\nvalue")
-    with serve(empty) as server:
+    with serve({}) as server:
         for variant in EXACT:
             reply = attack(server, variant, Call("RepositoryIndex"))
             assert reply.message is not None, f"{variant}: {reply}"
@@ -232,11 +225,11 @@ def test_no_header_in_a_trailer_opens_a_path(target: Server) -> None:
 
 
 def test_this_client_opens_what_asks_for_a_header_that_can_be_sent(
-    serve: Serve, empty: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A space in the header's name stops gRPC clients, but no HTTP client."""
     monkeypatch.setattr(launch, "_CLOSED", "sent with blanks=no")
-    with serve(empty) as server:
+    with serve({}) as server:
         line = b"sent with blanks: no\r\n"
         assert raw.http(server.http_port, request(_PATHS[0], line)) == 200
         assert raw.http(server.http_port, request(_PATHS[0], b"")) == 403

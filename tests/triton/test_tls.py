@@ -32,13 +32,6 @@ ASK = json.dumps({"text_input": PROMPT, "max_tokens": 4}).encode()
 GENERATE = ("generate", "--prompt", PROMPT, "--max-tokens", "8")
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> dict[str, str]:
-    """Return an empty repository: a client that gets through gets an error about its model."""
-    (tmp_path / "repository").mkdir()
-    return {}
-
-
 def run(server: Server, *arguments: str) -> tuple[int, str, str]:
     command, *rest = arguments
     result = CliRunner().invoke(app, [command, "--url", server.url, *rest])
@@ -164,11 +157,7 @@ def served(server: Server) -> str:
 
 
 def test_a_renewed_certificate_needs_a_restart_and_is_reported(
-    serve: Serve,
-    empty: dict[str, str],
-    made: Certificates,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    serve: Serve, made: Certificates, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A process beside the server reports the renewal, and the operator replaces the pod."""
     (tmp_path / "certificates").mkdir()
@@ -181,7 +170,7 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         [Path(own.certificate)],
         Tls(own.certificate, own.key),
     )
-    with serve(empty, tls=tls) as first:
+    with serve({}, tls=tls) as first:
         last = renewal.check(memory, files, "")
         assert served(first) == Path(made.server.certificate).read_text()
         shutil.copy(renewed.certificate, own.certificate)
@@ -191,16 +180,16 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         assert certificate["started"] != certificate["now"]
         assert served(first) == Path(made.server.certificate).read_text(), "it is read once"
     (tmp_path / "again" / "repository").mkdir(parents=True)
-    with serve(empty, tls=tls) as second:
+    with serve({}, tls=tls) as second:
         assert served(second) == Path(renewed.certificate).read_text()
 
 
 def test_with_an_authority_for_clients_only_theirs_get_through(
-    serve: Serve, empty: dict[str, str], made: Certificates
+    serve: Serve, made: Certificates
 ) -> None:
     tls = Tls(made.server.certificate, made.server.key, made.authority)
     trusted = (*GENERATE, "--tls", "--ca", made.authority)
-    with serve(empty, tls=tls) as server:
+    with serve({}, tls=tls) as server:
         assert run(server, *trusted)[0] == 3
         for pair, expected in (
             (made.client, "unknown model"),
@@ -213,22 +202,22 @@ def test_with_an_authority_for_clients_only_theirs_get_through(
 
 
 def test_without_the_authority_for_clients_no_client_gets_through(
-    serve: Serve, empty: dict[str, str], made: Certificates, tmp_path: Path
+    serve: Serve, made: Certificates, tmp_path: Path
 ) -> None:
     tls = Tls(made.server.certificate, made.server.key, str(tmp_path / "absent"))
     asked = (*GENERATE, "--tls", "--ca", made.authority)
-    with serve(empty, tls=tls) as server:
+    with serve({}, tls=tls) as server:
         own_certificate = ("--cert", made.client.certificate, "--key", made.client.key)
         for how in ((), own_certificate):
             assert "the TLS connection" in run(server, *asked, *how)[2]
 
 
 def test_without_its_key_a_server_does_not_start(
-    serve: Serve, empty: dict[str, str], made: Certificates, tmp_path: Path
+    serve: Serve, made: Certificates, tmp_path: Path
 ) -> None:
     tls = Tls(made.server.certificate, str(tmp_path / "absent"))
     with (
         pytest.raises(ServerError, match="ended with 1"),
-        serve(empty, tls=tls),
+        serve({}, tls=tls),
     ):
         pass
