@@ -179,7 +179,6 @@ def test_a_renewed_certificate_needs_a_restart_and_is_reported(
         certificate = json.loads(capsys.readouterr().out.splitlines()[-1])["certificate"]
         assert certificate["started"] != certificate["now"]
         assert served(first) == Path(made.server.certificate).read_text(), "it is read once"
-    (tmp_path / "again" / "repository").mkdir(parents=True)
     with serve({}, tls=tls) as second:
         assert served(second) == Path(renewed.certificate).read_text()
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
 
 from typing_extensions import override
+
+P = ParamSpec("P")
 
 
 class _Jump(selectors.SelectSelector):
@@ -38,3 +41,13 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine in a new event loop whose clock skips every wait."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         runner.run(scenario)
+
+
+def simulated_clock(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an asynchronous test in an event loop whose clock skips every wait."""
+
+    @wraps(test)
+    def synchronous(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return synchronous

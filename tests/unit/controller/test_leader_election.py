@@ -9,86 +9,79 @@ from typing_extensions import override
 
 from specdec.cluster import Rejected, Transient
 from specdec.controller.leader_election import LeaseLostError
-from unit.controller.clock import run
+from unit.controller.clock import run, simulated_clock
 from unit.controller.fakes import Json
 from unit.controller.leases import Server, acquire_and_renew, candidate, now
 
 
-def test_first_candidate_creates_and_renews_the_lease() -> None:
-    async def scenario() -> None:
-        server = Server()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        assert now() == 0
-        first = dict(server.spec)
-        assert first["holderIdentity"] == "one"
-        assert (first["leaseDurationSeconds"], first["leaseTransitions"]) == (15, 0)
-        renewal = asyncio.create_task(lease.renew())
-        await asyncio.sleep(60)
-        assert lease.held
-        assert server.spec["acquireTime"] == first["acquireTime"]
-        assert server.spec["renewTime"] > first["renewTime"]
-        assert server.calls.count(("update", "Lease", "operator")) == 29
-        renewal.cancel()
-
-    run(scenario())
+@simulated_clock
+async def test_first_candidate_creates_and_renews_the_lease() -> None:
+    server = Server()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    assert now() == 0
+    first = dict(server.spec)
+    assert first["holderIdentity"] == "one"
+    assert (first["leaseDurationSeconds"], first["leaseTransitions"]) == (15, 0)
+    renewal = asyncio.create_task(lease.renew())
+    await asyncio.sleep(60)
+    assert lease.held
+    assert server.spec["acquireTime"] == first["acquireTime"]
+    assert server.spec["renewTime"] > first["renewTime"]
+    assert server.calls.count(("update", "Lease", "operator")) == 29
+    renewal.cancel()
 
 
-def test_standby_writes_nothing_while_the_lease_is_renewed() -> None:
-    async def scenario() -> None:
-        server = Server()
-        one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
-        await asyncio.sleep(1)
-        two = candidate(server, "two")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(600):
-                await two.acquire()
-        assert not two.held
-        assert server.holder() == "one"
-        one.cancel()
-
-    run(scenario())
+@simulated_clock
+async def test_standby_writes_nothing_while_the_lease_is_renewed() -> None:
+    server = Server()
+    one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
+    await asyncio.sleep(1)
+    two = candidate(server, "two")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(600):
+            await two.acquire()
+    assert not two.held
+    assert server.holder() == "one"
+    one.cancel()
 
 
 @pytest.mark.parametrize("alive", [0.5, 7.3, 60.0])
-def test_dead_holder_is_replaced_when_its_lease_expires_and_not_before(alive: float) -> None:
-    async def scenario() -> None:
-        server = Server()
-        one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
-        await asyncio.sleep(0.1)
-        two = asyncio.create_task(candidate(server, "two").acquire())
-        await asyncio.sleep(alive)
-        one.cancel()
-        renewed = server.spec["renewTime"]
-        since = now()
-        await two
-        assert server.spec["renewTime"] > renewed
-        # The holder renewed up to 2 s before its death; the candidate retries every 1 to 1.2 s.
-        assert 13 - 0.1 <= now() - since <= 15 + 2.4
-        assert server.spec["leaseTransitions"] == 1
-
-    run(scenario())
+@simulated_clock
+async def test_dead_holder_is_replaced_when_its_lease_expires_and_not_before(alive: float) -> None:
+    server = Server()
+    one = asyncio.create_task(acquire_and_renew(candidate(server, "one")))
+    await asyncio.sleep(0.1)
+    two = asyncio.create_task(candidate(server, "two").acquire())
+    await asyncio.sleep(alive)
+    one.cancel()
+    renewed = server.spec["renewTime"]
+    since = now()
+    await two
+    assert server.spec["renewTime"] > renewed
+    # The holder renewed up to 2 s before its death; the candidate retries every 1 to 1.2 s.
+    assert 13 - 0.1 <= now() - since <= 15 + 2.4
+    assert server.spec["leaseTransitions"] == 1
 
 
-def test_released_lease_is_taken_within_two_seconds() -> None:
-    async def scenario() -> None:
-        server = Server(latency=0.1)
-        one = candidate(server, "one")
-        await one.acquire()
-        two = asyncio.create_task(candidate(server, "two").acquire())
-        await asyncio.sleep(random.uniform(3, 9))
-        await one.release()
-        assert not one.held
-        # The other candidate may take the Lease before the response to the release arrives.
-        assert server.holder() in ("", "two")
-        since = now()
-        await two
-        assert now() - since < 2
-
-    run(scenario())
+@simulated_clock
+async def test_released_lease_is_taken_within_two_seconds() -> None:
+    server = Server(latency=0.1)
+    one = candidate(server, "one")
+    await one.acquire()
+    two = asyncio.create_task(candidate(server, "two").acquire())
+    await asyncio.sleep(random.uniform(3, 9))
+    await one.release()
+    assert not one.held
+    # The other candidate may take the Lease before the response to the release arrives.
+    assert server.holder() in ("", "two")
+    since = now()
+    await two
+    assert now() - since < 2
 
 
-def test_late_renewal_does_not_undo_a_release() -> None:
+@simulated_clock
+async def test_late_renewal_does_not_undo_a_release() -> None:
     class Late(Server):
         @override
         async def get(self, *args: Any, **kwargs: Any) -> Json | None:
@@ -97,15 +90,12 @@ def test_late_renewal_does_not_undo_a_release() -> None:
                 self.put(live)
             return live
 
-    async def scenario() -> None:
-        server = Late()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        await lease.release()
-        assert server.holder() == ""
-        assert server.calls.count(("update", "Lease", "operator")) == 2
-
-    run(scenario())
+    server = Late()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    await lease.release()
+    assert server.holder() == ""
+    assert server.calls.count(("update", "Lease", "operator")) == 2
 
 
 def test_release_concerns_only_the_own_lease_and_logs_failures(
@@ -128,73 +118,63 @@ def test_release_concerns_only_the_own_lease_and_logs_failures(
     assert caplog.text.count("Lease system/operator was not released") == 2
 
 
-def test_holder_that_cannot_renew_stops_before_another_may_take_it() -> None:
-    async def scenario() -> None:
-        server = Server()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        renewal = asyncio.create_task(lease.renew())
-        await asyncio.sleep(20.5)
-        last = now() - 0.5
-        server.fail["update", "Lease"] = Transient("the API server answers 503")
-        with pytest.raises(LeaseLostError, match="for 10 s: the API server answers 503"):
-            await renewal
-        assert now() == pytest.approx(last + 10)
-        assert not lease.held
-
-    run(scenario())
+@simulated_clock
+async def test_holder_that_cannot_renew_stops_before_another_may_take_it() -> None:
+    server = Server()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    renewal = asyncio.create_task(lease.renew())
+    await asyncio.sleep(20.5)
+    last = now() - 0.5
+    server.fail["update", "Lease"] = Transient("the API server answers 503")
+    with pytest.raises(LeaseLostError, match="for 10 s: the API server answers 503"):
+        await renewal
+    assert now() == pytest.approx(last + 10)
+    assert not lease.held
 
 
-def test_hanging_request_does_not_outlive_the_lease() -> None:
-    async def scenario() -> None:
-        server = Server()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        server.latency = 10_000
-        with pytest.raises(
-            LeaseLostError, match="no response about Lease system/operator within 5 s"
-        ):
-            await lease.renew()
-        assert now() == pytest.approx(10)
-
-    run(scenario())
+@simulated_clock
+async def test_hanging_request_does_not_outlive_the_lease() -> None:
+    server = Server()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    server.latency = 10_000
+    with pytest.raises(LeaseLostError, match="no response about Lease system/operator within 5 s"):
+        await lease.renew()
+    assert now() == pytest.approx(10)
 
 
-def test_temporary_errors_do_not_lose_the_lease() -> None:
-    async def scenario() -> None:
-        server = Server()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        renewal = asyncio.create_task(lease.renew())
-        for _ in range(10):
-            server.fail["get", "Lease"] = Transient("no answer")
-            await asyncio.sleep(6)
-            server.fail.clear()
-            await asyncio.sleep(6)
-            assert lease.held
-        # The holder keeps the Lease when a user labels or deletes the object.
-        server.put(server.objects["Lease", "operator"])
+@simulated_clock
+async def test_temporary_errors_do_not_lose_the_lease() -> None:
+    server = Server()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    renewal = asyncio.create_task(lease.renew())
+    for _ in range(10):
+        server.fail["get", "Lease"] = Transient("no answer")
         await asyncio.sleep(6)
-        del server.objects["Lease", "operator"]
+        server.fail.clear()
         await asyncio.sleep(6)
-        assert server.holder() == "one"
-        assert not renewal.done()
-        renewal.cancel()
+        assert lease.held
+    # The holder keeps the Lease when a user labels or deletes the object.
+    server.put(server.objects["Lease", "operator"])
+    await asyncio.sleep(6)
+    del server.objects["Lease", "operator"]
+    await asyncio.sleep(6)
+    assert server.holder() == "one"
+    assert not renewal.done()
+    renewal.cancel()
 
-    run(scenario())
 
-
-def test_holder_stops_at_its_next_renewal_when_another_holds_the_lease() -> None:
-    async def scenario() -> None:
-        server = Server()
-        lease = candidate(server, "one")
-        await lease.acquire()
-        server.spec["holderIdentity"] = "two"
-        with pytest.raises(LeaseLostError, match=r"^two holds it$"):
-            await lease.renew()
-        assert now() == pytest.approx(2)
-
-    run(scenario())
+@simulated_clock
+async def test_holder_stops_at_its_next_renewal_when_another_holds_the_lease() -> None:
+    server = Server()
+    lease = candidate(server, "one")
+    await lease.acquire()
+    server.spec["holderIdentity"] = "two"
+    with pytest.raises(LeaseLostError, match=r"^two holds it$"):
+        await lease.renew()
+    assert now() == pytest.approx(2)
 
 
 def test_standby_logs_its_holder_once_and_ends_when_access_is_forbidden(
@@ -224,29 +204,24 @@ def test_standby_logs_its_holder_once_and_ends_when_access_is_forbidden(
     ]
 
 
-def test_clock_of_another_machine_is_ignored() -> None:
+@simulated_clock
+async def test_clock_of_another_machine_is_ignored() -> None:
     """Times in the Lease have no effect, even if they are years in the past or future."""
-
-    async def scenario() -> None:
-        server = Server()
-        for stamp in ("1999-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"):
-            spec = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": stamp}
-            server.put({"kind": "Lease", "metadata": {"name": "operator"}, "spec": spec})
-            since = now()
-            await candidate(server, "two").acquire()
-            assert 15 <= now() - since <= 16.2
-
-    run(scenario())
+    server = Server()
+    for stamp in ("1999-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"):
+        spec = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": stamp}
+        server.put({"kind": "Lease", "metadata": {"name": "operator"}, "spec": spec})
+        since = now()
+        await candidate(server, "two").acquire()
+        assert 15 <= now() - since <= 16.2
 
 
-def test_fields_of_other_clients_are_kept() -> None:
-    async def scenario() -> None:
-        server = Server()
-        spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}
-        meta = {"name": "operator", "labels": {"mine": "yes"}}
-        server.put({"kind": "Lease", "metadata": meta, "spec": spec})
-        await candidate(server, "one").acquire()
-        assert server.spec["strategy"] == "OldestEmulationVersion"
-        assert server.objects["Lease", "operator"]["metadata"]["labels"] == {"mine": "yes"}
-
-    run(scenario())
+@simulated_clock
+async def test_fields_of_other_clients_are_kept() -> None:
+    server = Server()
+    spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}
+    meta = {"name": "operator", "labels": {"mine": "yes"}}
+    server.put({"kind": "Lease", "metadata": meta, "spec": spec})
+    await candidate(server, "one").acquire()
+    assert server.spec["strategy"] == "OldestEmulationVersion"
+    assert server.objects["Lease", "operator"]["metadata"]["labels"] == {"mine": "yes"}

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from specdec.cluster import Transient
 from specdec.controller.leader_election import Lease, LeaseLostError
-from unit.controller.clock import run
+from unit.controller.clock import simulated_clock
 from unit.controller.leases import Server, acquire_and_renew, candidate
 
 
@@ -41,29 +41,27 @@ async def life(lease: Lease, rng: random.Random) -> None:
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(seed=st.integers(min_value=0, max_value=10**6))
-def test_never_two_holders_at_once(seed: int) -> None:
-    async def scenario() -> None:
-        server, rng = Chaos(seed), random.Random(seed)
-        current: dict[int, Lease] = {}
-        holders: set[str] = set()
+@simulated_clock
+async def test_never_two_holders_at_once(seed: int) -> None:
+    server, rng = Chaos(seed), random.Random(seed)
+    current: dict[int, Lease] = {}
+    holders: set[str] = set()
 
-        async def slot(number: int) -> None:
-            for generation in range(1000):
-                current[number] = candidate(server, f"{number}-{generation}")
-                await life(current[number], rng)
-                # A killed process is not active, even while its Lease lasts.
-                del current[number]
-                await asyncio.sleep(rng.uniform(0, 5))
+    async def slot(number: int) -> None:
+        for generation in range(1000):
+            current[number] = candidate(server, f"{number}-{generation}")
+            await life(current[number], rng)
+            # A killed process is not active, even while its Lease lasts.
+            del current[number]
+            await asyncio.sleep(rng.uniform(0, 5))
 
-        slots = [asyncio.create_task(slot(number)) for number in range(3)]
-        for _ in range(2000):
-            await asyncio.sleep(0.25)
-            active = [lease.identity for lease in current.values() if lease.held]
-            assert len(active) <= 1, active
-            holders.update(active)
-        assert holders, "some process must hold the Lease now and then"
-        for task in slots:
-            task.cancel()
-        await asyncio.gather(*slots, return_exceptions=True)
-
-    run(scenario())
+    slots = [asyncio.create_task(slot(number)) for number in range(3)]
+    for _ in range(2000):
+        await asyncio.sleep(0.25)
+        active = [lease.identity for lease in current.values() if lease.held]
+        assert len(active) <= 1, active
+        holders.update(active)
+    assert holders, "some process must hold the Lease now and then"
+    for task in slots:
+        task.cancel()
+    await asyncio.gather(*slots, return_exceptions=True)

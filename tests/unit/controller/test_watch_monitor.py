@@ -13,7 +13,7 @@ from specdec.controller.queue import Result, WorkQueue
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watch_monitor import RECONCILE_AFTER, STALLED_AFTER, WatchMonitor
-from unit.controller.clock import run
+from unit.controller.clock import simulated_clock
 from unit.controller.decisions import child, resource
 from unit.controller.fakes import FakeCluster
 
@@ -130,58 +130,52 @@ def owned(**members: Any) -> Json:
     return job
 
 
-def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
-    async def scenario() -> None:
-        cluster = Api(resource())
-        runtime = Watching(cluster)
-        runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
-        await asyncio.sleep(10 * SECONDS)
-        assert (runtime.reconciled, runtime.healthy()) == ([], True)
-        cluster.put(owned())  # causes no watch event
-        await asyncio.sleep(2.5 * SECONDS)
-        assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
-        await asyncio.sleep(STALLED_AFTER * SECONDS)
-        with pytest.raises(probe.UnhealthyError, match="Job ns/build"):
-            runtime.check_health()
-        runtime.child_changed(cluster.objects["Job", "build"])
-        assert runtime.healthy()
-        await runtime.stop()
-
-    run(scenario())
+@simulated_clock
+async def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
+    cluster = Api(resource())
+    runtime = Watching(cluster)
+    runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
+    await asyncio.sleep(10 * SECONDS)
+    assert (runtime.reconciled, runtime.healthy()) == ([], True)
+    cluster.put(owned())  # causes no watch event
+    await asyncio.sleep(2.5 * SECONDS)
+    assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
+    await asyncio.sleep(STALLED_AFTER * SECONDS)
+    with pytest.raises(probe.UnhealthyError, match="Job ns/build"):
+        runtime.check_health()
+    runtime.child_changed(cluster.objects["Job", "build"])
+    assert runtime.healthy()
+    await runtime.stop()
 
 
-def test_api_server_outage_is_not_a_dead_watch() -> None:
-    async def scenario() -> None:
-        cluster = Api(resource())
-        runtime = Watching(cluster)
-        runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
-        await asyncio.sleep(SECONDS)
-        cluster.put(resource(spec={}))  # the outage loses its event
-        await asyncio.sleep(SECONDS)
-        cluster.broken = True
-        for _ in range(60):
-            await asyncio.sleep(SECONDS)
-            assert runtime.healthy()
-        cluster.broken = False
+@simulated_clock
+async def test_api_server_outage_is_not_a_dead_watch() -> None:
+    cluster = Api(resource())
+    runtime = Watching(cluster)
+    runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
+    await asyncio.sleep(SECONDS)
+    cluster.put(resource(spec={}))  # the outage loses its event
+    await asyncio.sleep(SECONDS)
+    cluster.broken = True
+    for _ in range(60):
         await asyncio.sleep(SECONDS)
         assert runtime.healthy()
-        runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
-        await asyncio.sleep(10 * SECONDS)
-        assert runtime.healthy()
-        await runtime.stop()
+    cluster.broken = False
+    await asyncio.sleep(SECONDS)
+    assert runtime.healthy()
+    runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
+    await asyncio.sleep(10 * SECONDS)
+    assert runtime.healthy()
+    await runtime.stop()
 
-    run(scenario())
 
-
-def test_ended_task_fails_the_probe() -> None:
-    async def scenario() -> None:
-        runtime = Watching(Api())
-        await asyncio.sleep(1)
-        assert runtime.healthy()
-        runtime._tasks[1].cancel()
-        await asyncio.sleep(1)
-        with pytest.raises(probe.UnhealthyError, match="watch check"):
-            runtime.check_health()
-        await runtime.stop()
-
-    run(scenario())
+@simulated_clock
+async def test_ended_task_fails_the_probe() -> None:
+    runtime = Watching(Api())
+    await asyncio.sleep(1)
+    assert runtime.healthy()
+    runtime._tasks[1].cancel()
+    await asyncio.sleep(1)
+    with pytest.raises(probe.UnhealthyError, match="watch check"):
+        runtime.check_health()
+    await runtime.stop()
