@@ -5,8 +5,6 @@ in its own process is both engines (`baseline/instant.py`). A round therefore ta
 of the client, gRPC and the loopback. Every draft token is right.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -4,8 +4,6 @@
 It uses one thread. The two sides of every ratio alternate within one run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

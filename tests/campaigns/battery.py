@@ -6,8 +6,6 @@ may show a traceback or a path of the server. At the end, memory and /dev/shm ma
 larger than after the kinds of the warm-up.
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import random

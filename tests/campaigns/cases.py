@@ -1,7 +1,5 @@
 """Random prompts with options, and the answers of the target alone to them."""
 
-from __future__ import annotations
-
 import bisect
 import json
 import random

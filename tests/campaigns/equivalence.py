@@ -12,8 +12,6 @@ share engine calls; the others come from two clients or one. The engines are the
 random engines in which every choice of a token is a near tie.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """Sends cases, with several prompts a request and several clients; sorts parts by prompt."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

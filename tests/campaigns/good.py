@@ -1,7 +1,5 @@
 """Valid requests of every model, and their wire format."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ a request that gets status 429 or 503. Each gets its answer, and the program is 
 script takes the place of the server behind the program.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """Kinds of hostile clients of an OpenAI API: bodies, trailers and connections."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """The Reference engine without a server, for the answers of a target alone."""
 
-from __future__ import annotations
-
 import queue
 
 from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama

@@ -1,7 +1,5 @@
 """A tokenizer directory with one character per token, so that text and tokens correspond."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

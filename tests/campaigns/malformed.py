@@ -6,8 +6,6 @@ Triton 2.51 itself, outside every model: deeply nested JSON, bodies sent in chun
 classification of an output of strings (tests/triton/test_battery.py shows the last).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds of malformed requests over HTTP: in JSON, and with binary data after the JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ Secret and changes nothing else. During the round a client opens one TLS connect
 and never retries.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import socket

@@ -5,8 +5,6 @@ with the unchanged role, then once without each permission. With the unchanged r
 succeed. Without a permission it must fail, because the API server refuses that very permission.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

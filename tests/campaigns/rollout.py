@@ -6,8 +6,6 @@ three parts: a rolling restart of two replicas, another number of draft tokens, 
 cannot start. The pods of the old revision must keep serving.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

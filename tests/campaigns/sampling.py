@@ -6,8 +6,6 @@ by chi-square. Tokens are counted by the two tokens before them. In a correct sa
 of the two matters. If random numbers repeat in every round, the earlier token matters too.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from concurrent.futures import ThreadPoolExecutor

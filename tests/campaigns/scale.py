@@ -6,8 +6,6 @@ After each burst the service has the last number. Then a user sets more than the
 autoscaler, the autoscaler lowers the same field, and the operator follows this last write.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

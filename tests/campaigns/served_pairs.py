@@ -1,7 +1,5 @@
 """Engine pairs with which a real tritonserver speculates, each with its target alone."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

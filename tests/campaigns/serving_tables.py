@@ -1,7 +1,5 @@
 """A tritonserver whose BLS speculates with table engines."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ this engine restarts its random numbers with every call: it counts positions fro
 token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

@@ -101,13 +101,16 @@ class Cluster:
         Raises:
             ClusterError: kubectl failed; carries its message.
         """
-        cache = f"--cache-dir={self.state.folder / 'kubectl-cache'}"
-        login = f"--kubeconfig={user or self.kubeconfig}"
-        argv = [str(binaries.path("kubectl")), login, cache, *args]
+        argv = [*self.kubectl_argv(user), *args]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ClusterError(done.stderr.strip() or f"kubectl exited {done.returncode}")
         return done.stdout
+
+    def kubectl_argv(self, user: Path | None = None) -> list[str]:
+        """Return the first arguments of a kubectl command."""
+        cache = f"--cache-dir={self.state.folder / 'kubectl-cache'}"
+        return [str(binaries.path("kubectl")), f"--kubeconfig={user or self.kubeconfig}", cache]
 
     def get(self, *args: str) -> Any:
         """Run `kubectl get ARGS` and return the parsed JSON."""

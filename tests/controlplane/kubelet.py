@@ -1,7 +1,5 @@
 """A Node with a simulated kubelet, which only serves logs, for an API server without nodes."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import ssl

@@ -1,7 +1,5 @@
 """Endpoint picker of the Gateway API Inference Extension, and replicas whose load a test sets."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.handle import kubectl
 from cluster.processes import DEADLINE_SECONDS
 from controlplane.operating import Lab, until
 from controlplane.pipeline import at_rest, serve
@@ -23,7 +22,7 @@ LINE = (
 def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     """Serve a resource; yield a file that gets a line for every later state of it."""
     file = tmp_path / "states"
-    argv = [*kubectl(lab.plane.state, None), "-n", lab.namespace, "get", "specm", "pair"]
+    argv = [*lab.plane.kubectl_argv(), "-n", lab.namespace, "get", "specm", "pair"]
     serve(lab, "pair")
     at_rest(lab)
     with file.open("wb") as out:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from cluster.handle import kubectl
 from controlplane.operating import Lab, Object, until
 from controlplane.pipeline import built, claim, published, two, verified
 from specdec.api import names
@@ -59,7 +58,7 @@ def rows(table: str) -> list[list[str]]:
 @contextlib.contextmanager
 def watched(lab: Lab, table: str, file: Path) -> Iterator[None]:
     """Run `kubectl get specm NAME -w` for the block, and until it has printed the page's rows."""
-    argv = [*kubectl(lab.plane.state), "-n", lab.namespace, "get", "specm", NAME, "-w"]
+    argv = [*lab.plane.kubectl_argv(), "-n", lab.namespace, "get", "specm", NAME, "-w"]
     with file.open("w") as output, subprocess.Popen(argv, stdout=output) as process:
         try:
             yield

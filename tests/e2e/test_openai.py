@@ -1,7 +1,5 @@
 """The OpenAI endpoint of real pods: requests to the Service, and the load that routers read."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -5,8 +5,6 @@ fetch Jobs, the model repository, the command of the server, its probes, its GPU
 OpenAI endpoint and the verification Job.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

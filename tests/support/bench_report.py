@@ -1,7 +1,5 @@
 """Prints measured figures as JSON lines; the exit status reports missed goals."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -1,7 +1,5 @@
 """Creates a CA, a certificate of a server on the loopback address, and client certificates."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

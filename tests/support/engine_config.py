@@ -1,7 +1,5 @@
 """The configuration of a Reference engine that is as small as possible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from specdec.images.backend.tensorrtllm.reference_engine.config import EngineConfig

@@ -1,7 +1,5 @@
 """An API server that serves reads from a table, and a kubeconfig for it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ Templates come from the published layouts (`published_layouts`), flags from
 that `trtllm-build` gets some flags from a helper in another module, which has a list of names.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Run a program under the memory limit of its container."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The OpenAI endpoint as a process on a free loopback port, as its container starts it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import urllib.error

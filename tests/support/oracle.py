@@ -4,8 +4,6 @@ The oracle computes in float64, without a cache, from the Hugging Face weights: 
 code nor optimizations with the engine.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Imports modules of the payload, which run in a model repository and never in the package."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

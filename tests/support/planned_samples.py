@@ -1,7 +1,5 @@
 """The samples as `specdec plan` renders them, and a command for a server's view of the volume."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from specdec.backends.facts import Images

@@ -1,7 +1,5 @@
 """Ports of loopback for the servers of tests, reserved until the test is done with them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The published repository layouts as test data, and the differences of a `config.pbtxt`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache

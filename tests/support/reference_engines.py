@@ -1,7 +1,5 @@
 """Builds engines with the operator's build program, and sends requests to their schedulers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

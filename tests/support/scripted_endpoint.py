@@ -5,8 +5,6 @@ request gets one piece of text. A prompt that contains `HOLD` gets no piece, and
 `ENDLESS` gets pieces until its client leaves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """A gRPC client for tests, which sends plain values and returns arrays."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Starts a tritonserver on free loopback ports, waits until it is ready, and always stops it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -14,8 +14,6 @@ folder, in which tests and the program signal to each other with files:
 SIMULATION_RELEASE selects the release whose `/health` and counters the program has.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -3,8 +3,6 @@
 Only ports and the path of the volume differ from the pod; `trtllm-serve` is the simulation.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Servers that all tests share: one per layout, with engines built from the shipped pair."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

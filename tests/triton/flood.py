@@ -1,7 +1,5 @@
 """Send thousands of requests to a server at once over a few connections, as proxies do."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections import Counter

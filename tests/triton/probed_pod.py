@@ -1,7 +1,5 @@
 """A server and the probes of its pod, with engines that run behind simulated ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 Client libraries refuse to send most of this, so tests with a library prove nothing about a server.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A stand-in for kube-proxy: a new connection goes to the current endpoint and stays there."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """Options of a request to the BLS, and the error messages of invalid requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

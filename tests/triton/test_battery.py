@@ -1,7 +1,5 @@
 """A sample of malformed requests: the server survives, answers as before and leaks nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

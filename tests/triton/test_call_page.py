@@ -1,7 +1,5 @@
 """The calls of docs/call.md, as printed, on a real server."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A fault of this tritonserver: a cancelled stream can crash it, or block all of its streams."""
 
-from __future__ import annotations
-
 import queue
 import signal
 import threading

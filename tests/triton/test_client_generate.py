@@ -1,7 +1,5 @@
 """`specdec generate` against real servers: both protocols, both input spellings, all outputs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

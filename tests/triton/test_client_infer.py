@@ -1,7 +1,5 @@
 """`specdec infer` against a real engine."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

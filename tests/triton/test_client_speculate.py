@@ -1,7 +1,5 @@
 """The client-side loop with a server for the draft and a server for the target (TwoServers)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

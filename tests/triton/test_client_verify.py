@@ -1,7 +1,5 @@
 """Verification against real servers: equal answers, and a checkpoint that differs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

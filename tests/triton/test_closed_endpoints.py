@@ -1,7 +1,5 @@
 """Attacks on closed endpoints, sent by raw clients that do not check what they send."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 

@@ -1,7 +1,5 @@
 """A server that must stop first finishes the answers in flight, of every model."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor

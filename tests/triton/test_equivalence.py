@@ -1,7 +1,5 @@
 """Speculation changes no token: greedy answers of the BLS always equal those of the ensemble."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Killed or missing engines: answers continue without a draft, and end without a target."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Thousands of requests at once: the server answers or refuses each one, and keeps running."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The gauges of running and waiting requests are exact, before and after the requests end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An image of 0.19.0 with newer templates: the BLS uses the image's input names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Publicly known faults of this tritonserver over HTTP, and the option that prevents them."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The server refuses prompts of megabytes and long lists, and answers other requests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

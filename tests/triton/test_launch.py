@@ -1,7 +1,5 @@
 """The server apart from its models: closed endpoints, its end, and the error of a failed load."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

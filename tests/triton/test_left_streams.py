@@ -1,7 +1,5 @@
 """Clients of the OpenAI endpoint that leave their streams do not harm the server."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

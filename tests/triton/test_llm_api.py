@@ -3,8 +3,6 @@
 The server sees the shipped pair of checkpoints at the paths that `model.yaml` names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

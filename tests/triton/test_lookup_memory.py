@@ -1,7 +1,5 @@
 """The lookup memory on a real server: a text helps its own scope and affects no other request."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

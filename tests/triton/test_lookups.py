@@ -1,7 +1,5 @@
 """Drafts from lookups on real servers: answers equal the target's; counters show the source."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Alerts and dashboard read only metrics that a server, its endpoint or the operator exports."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Invalid inputs of the text models get one sentence without paths, and answers go on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

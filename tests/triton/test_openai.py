@@ -1,7 +1,5 @@
 """The official OpenAI client, through the endpoint, to real servers of every release."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@ The operator generates command and repository from the sample, which also names 
 The test replaces only the ports and the image's `python`.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

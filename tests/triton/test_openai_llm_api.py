@@ -4,8 +4,6 @@ The container's command starts the endpoint. The LLM API's model sends the whole
 each response, and has other inputs than the BLS.
 """
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

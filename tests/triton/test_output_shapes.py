@@ -1,7 +1,5 @@
 """The shapes of all outputs of the ensemble and the BLS, for each release and both protocols."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

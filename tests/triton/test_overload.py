@@ -1,7 +1,5 @@
 """An engine whose queue is full: the error asks clients to send the request again later."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

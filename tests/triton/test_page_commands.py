@@ -1,7 +1,5 @@
 """The guides' commands that call servers run as printed, except for addresses and durations."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

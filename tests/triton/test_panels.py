@@ -3,8 +3,6 @@
 Prometheus' own engine evaluates the queries on two pages of each server, with requests in between.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

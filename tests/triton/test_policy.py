@@ -1,7 +1,5 @@
 """Adaptive draft lengths and a draft that fails never change the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -5,8 +5,6 @@ Triton reports ready before the engines are loaded, and still reports ready afte
 With leaders, or an orchestrator that spawns its ranks, it reports ready only after the load.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

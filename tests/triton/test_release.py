@@ -1,7 +1,5 @@
 """The layout of 1.2.1 on a real server: the models load and take this release's input names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ server sees the volume at /models, as in the pod, so all paths stay the same. It
 byte, what `specdec render` writes for a GPU.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A short sampling campaign: the server's sampled answers follow the target's distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 The engines limit answers as the executor does: they keep room for the draft tokens of a step.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor

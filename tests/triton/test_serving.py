@@ -1,7 +1,5 @@
 """A served repository: every model loads, and whole answers continue the prompt."""
 
-from __future__ import annotations
-
 import pytest
 import tritonclient.grpc as grpc
 

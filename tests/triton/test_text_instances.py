@@ -4,8 +4,6 @@ Several postprocessing processes would mix up the parts of a streamed answer, so
 them only without streaming.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

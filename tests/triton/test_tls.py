@@ -1,7 +1,5 @@
 """A real server with TLS on gRPC: which clients get answers, and what remains unencrypted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -4,8 +4,6 @@ The server is a simulation. The operator generates its command line and options,
 probes from the sample.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The verification Job's program against real servers, for every decoding path."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report of benchmarks: figures, goals, and times against the speed of the machine."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

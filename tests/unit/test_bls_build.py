@@ -1,7 +1,5 @@
 """The build of the BLS: when it compiles, which packages it uses, and how it fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

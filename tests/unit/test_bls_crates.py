@@ -1,7 +1,5 @@
 """Run the tests of the BLS's own crates, `operator/bls`; report each by its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from support import bls

@@ -1,7 +1,5 @@
 """The shipped target and draft: real checkpoints, a shared tokenizer, some skill in Python."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import stat

@@ -5,8 +5,6 @@ requests, no scheduling, and only two fixed arrays as cache. Projections are sto
 [columns / 64, inputs, 64] and the key cache is transposed, as in the figures that it repeats.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

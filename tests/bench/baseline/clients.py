@@ -1,7 +1,5 @@
 """Clients of the BLS bench: each keeps its connection and sends one request after another."""
 
-from __future__ import annotations
-
 import queue
 import string
 import time

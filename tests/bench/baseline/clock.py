@@ -6,8 +6,6 @@ The clock is the same in all processes of a Linux machine. Time that the server 
 spend on a chunk after its stamp counts as the client's error.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

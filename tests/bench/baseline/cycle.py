@@ -5,8 +5,6 @@ repeats one long cycle of tokens. The draft predicts the same next token, except
 share of the tokens. A step computes few small products, so nearly all of its time is simulated.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """What the shipped draft model proposes after each token of the shipped target's answers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

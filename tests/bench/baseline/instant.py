@@ -5,8 +5,6 @@ continue a prompt with token 1 up to the requested length. Every draft token is 
 and no answer ends before its limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

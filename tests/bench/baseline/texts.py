@@ -7,8 +7,6 @@ figures of different commits can only be compared if they have the same texts.
 `PYTHONPATH=tests python -m bench.baseline.texts` regenerates them from the current files.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

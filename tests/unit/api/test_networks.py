@@ -1,7 +1,5 @@
 """A fetch Job reaches no special-purpose address, compared with IANA's registries."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network, ip_network
 
 import pytest

@@ -1,7 +1,5 @@
 """A report with simple numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

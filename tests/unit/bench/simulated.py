@@ -1,7 +1,5 @@
 """A simulated BLS with known acceptance and step times, which counts its steps."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The simulated BLS behind Triton's generate extension, with persistent connections."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The recommended draft length, and the sentences for runs without a measured difference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The command `specdec bench`: its output, files and exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The benchmark over HTTP: the same results as over gRPC, and its use of connections."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

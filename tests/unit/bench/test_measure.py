@@ -1,7 +1,5 @@
 """The benchmark against a server with known acceptance and step times."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

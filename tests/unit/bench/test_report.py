@@ -1,7 +1,5 @@
 """The exports of a report: table, CSV, and a page that a browser renders."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Percentiles, intervals and acceptance by position of samples with known results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

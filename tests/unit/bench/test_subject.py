@@ -1,7 +1,5 @@
 """The facts about the measured resource at the top of a report page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

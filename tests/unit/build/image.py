@@ -1,7 +1,5 @@
 """A TensorRT-LLM image for tests: a folder with the image's programs, and builds that use it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

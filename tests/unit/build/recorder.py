@@ -5,8 +5,6 @@ flags (`flag_tables.json`). Like argparse, it refuses unknown flags, wrong types
 Every run is appended to $RECORD. $SCENE may make the program fail or stop in the middle.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

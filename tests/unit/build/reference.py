@@ -1,7 +1,5 @@
 """Run Reference builds in the same way as their Job."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

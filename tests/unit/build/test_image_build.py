@@ -1,7 +1,5 @@
 """A build checks its image before it runs a program, and reports facts of the image."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

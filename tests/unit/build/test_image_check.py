@@ -1,7 +1,5 @@
 """Images of every release pass the check, and each drift of an image has a clear message."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`specdec image`: the check of a folder, and the check as a single file for a container."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The flags of a program, read from its syntax tree."""
 
-from __future__ import annotations
-
 import image_flags
 import pytest
 from image_flags import Definitions, Flag, Helper

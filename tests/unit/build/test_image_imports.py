@@ -1,7 +1,5 @@
 """Imports that would end a program or a server of an image are differences of the image check."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The versions in an image decide whether Python searches the copied packages first."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Templates of Triton's models, which are read without protobuf."""
 
-from __future__ import annotations
-
 import image_template
 import pytest
 from image_template import Template, TemplateError, Tensor

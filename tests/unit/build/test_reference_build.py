@@ -1,7 +1,5 @@
 """The Reference build: its files, and no unfinished engine under the final name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Reference builds that cannot succeed report a single sentence and leave no files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TensorRT builds of every method and precision, with fake programs that check arguments."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """TensorRT builds that cannot succeed: refused before a program runs, or ended with a message."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """A TensorRT build that is killed in any step keeps its complete steps and repeats that step."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Rotary base and scaling of a converted checkpoint: restored, or refused with both values."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

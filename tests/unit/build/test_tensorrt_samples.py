@@ -1,7 +1,5 @@
 """The build program can build the operator's plan of every sample."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests, and resources as the API server stores them at several stages of an entry."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

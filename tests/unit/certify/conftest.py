@@ -1,7 +1,5 @@
 """A fake API server with an operator, a login to it, and the command that uses both."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path

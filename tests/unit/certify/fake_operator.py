@@ -1,7 +1,5 @@
 """An API server whose operator follows a script; each read of a resource is a step."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """When an entry is done, when it passed, and with which message it failed."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The facts of a cluster decide which entries are tried; the operator accepts all of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec.api.matrix import Backend

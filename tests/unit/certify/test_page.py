@@ -1,7 +1,5 @@
 """The page of a run: passed, failed and untried entries, and no markup from their texts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Options, sources and the GPUs of nodes: valid values, and messages about invalid ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A run that continues, gets more entries or is cleaned up, and objects that stay."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run on a fake API server: results, resumption, clean-up, and errors as one sentence."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

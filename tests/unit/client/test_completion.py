@@ -1,7 +1,5 @@
 """Shell completion: resources by kubectl, files by the shell, entries and roles from lists."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`--url specm/NAME`: commands reach a resource's service through `kubectl port-forward`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

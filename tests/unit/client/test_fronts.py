@@ -1,7 +1,5 @@
 """How the clients select a front end and read its answers, without a server."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

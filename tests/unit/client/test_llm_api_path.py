@@ -1,7 +1,5 @@
 """The number of tokens of an answer of the LLM API, which reports only why an answer ended."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The client reads texts of every shape that a server may return."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from typing import Any, cast

@@ -7,8 +7,6 @@ installs openai 1.107.3 last in the images 26.03 to 26.07. TensorRT-LLM 1.2.x im
 Qwen2.5-VL in the tutorials warns that no llmapi model loads.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

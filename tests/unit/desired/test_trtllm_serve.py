@@ -1,7 +1,5 @@
 """The objects of a service with `trtllm-serve` behind the proxy."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`specdec plan` and `render` use the namespace of the kubeconfig's context, as kubectl does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

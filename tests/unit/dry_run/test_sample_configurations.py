@@ -1,7 +1,5 @@
 """The configurations of the samples, compared with the published layouts."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec.api.matrix import support

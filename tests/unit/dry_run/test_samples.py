@@ -1,7 +1,5 @@
 """The plans of the samples, compared with values computed by hand."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from pathlib import Path

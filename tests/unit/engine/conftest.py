@@ -1,7 +1,5 @@
 """Fixtures: engines of random checkpoints, built once per session, and schedulers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Model configurations: generated parameters are read, and invalid ones are refused by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The engine's logits equal those of an independent program, except for rounding."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

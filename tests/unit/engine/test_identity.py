@@ -1,7 +1,5 @@
 """Speculation does not change the answer: its tokens equal those of target-only decoding."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The KV cache reuses prefixes, evicts idle sequences, and stays within its budget."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The order in which responses are sent, and the checks for disconnected clients."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The shipped pair gives the same text in fewer steps, with a draft and with lookahead."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

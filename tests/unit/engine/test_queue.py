@@ -1,7 +1,5 @@
 """The queue: rows and calls that arrive together start together, and its length is bounded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """At the end of a sequence, the executor reserves room for the draft tokens of a step."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

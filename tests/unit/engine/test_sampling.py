@@ -1,7 +1,5 @@
 """Sampling: distributions, candidate sets and penalties; logit noise changes no sure choice."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """In-flight batching: order, limits, cancellation, and isolation of failed requests."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The simulated rank serves only after its load and until its process has ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Requests and answers as tensors; the error for an invalid tensor names this tensor."""
 
-from __future__ import annotations
-
 import random
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """A fake API server, and a kubeconfig for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

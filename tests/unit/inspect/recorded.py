@@ -1,7 +1,5 @@
 """A recorded resource during a rebuild, with its Jobs and its pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from support.fake_api import MODELS, Api, pod

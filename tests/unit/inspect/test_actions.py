@@ -1,7 +1,5 @@
 """`specdec suspend`, `resume` and `rerun` patch one field of the current resource."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

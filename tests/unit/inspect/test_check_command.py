@@ -1,7 +1,5 @@
 """The command `specdec check`: its lines, its JSON and its exit status."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`specdec check`: each fact about a cluster gets a verdict with a resolution."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

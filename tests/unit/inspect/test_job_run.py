@@ -1,7 +1,5 @@
 """The messages while a Job waits for a node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

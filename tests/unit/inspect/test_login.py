@@ -1,7 +1,5 @@
 """Login with a kubeconfig: its context and namespace, and messages about an invalid file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

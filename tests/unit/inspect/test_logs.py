@@ -1,7 +1,5 @@
 """`specdec logs` prints every line of every pod once, despite lost connections and new pods."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit

@@ -1,7 +1,5 @@
 """Forms in which logs quote credentials; none of them may stay in what a command writes."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """`specdec prune`: files that resources of a claim use; a Job lists or deletes other files."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

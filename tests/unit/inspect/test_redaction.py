@@ -1,7 +1,5 @@
 """Credentials are removed from texts and JSON values; ordinary text is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from specdec.tools.inspect.redaction import Redactor

@@ -1,7 +1,5 @@
 """`specdec report`: all files about a resource, without any credential."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

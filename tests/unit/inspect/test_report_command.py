@@ -1,7 +1,5 @@
 """The command `specdec report`: its archive, and objects that it cannot read."""
 
-from __future__ import annotations
-
 import json
 import stat
 import tarfile

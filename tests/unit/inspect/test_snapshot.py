@@ -1,7 +1,5 @@
 """Logs of a snapshot: from every container that has started; long logs only have their end."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit

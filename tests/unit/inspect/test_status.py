@@ -1,7 +1,5 @@
 """`specdec status` of a recorded resource: tree, table, JSON object and errors."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """`specdec top`: figures from two readings of metrics, and pods that fail."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """Damaged and hostile files of a source end the fetch Job with one sentence and no retry."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

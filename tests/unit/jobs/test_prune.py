@@ -1,7 +1,5 @@
 """The prune Job: which directories it lists, deletes and keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

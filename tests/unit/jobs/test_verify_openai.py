@@ -1,7 +1,5 @@
 """The verification of a server with the OpenAI API whose metrics count draft tokens."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """A fake of the endpoint's backend that answers with a script."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Requests to an endpoint in the same process, without sockets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

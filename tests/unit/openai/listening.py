@@ -1,7 +1,5 @@
 """A real HTTP server for an endpoint, with the protocol class that the program uses."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Answers to completions and chats with a scripted server: whole, streamed, and errors."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

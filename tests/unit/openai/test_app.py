@@ -1,7 +1,5 @@
 """The routes with a scripted server: models, readiness, bounds and disconnects."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

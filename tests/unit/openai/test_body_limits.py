@@ -1,7 +1,5 @@
 """The values and items of a body are counted before anything is made of them."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any

@@ -1,7 +1,5 @@
 """Chat messages become prompts: checkpoint files, messages, and the template process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The short version of `make campaign NAME=hostile`."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

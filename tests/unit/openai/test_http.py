@@ -1,7 +1,5 @@
 """A real server answers hostile connections with an OpenAI error, or closes them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

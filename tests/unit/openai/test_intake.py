@@ -1,7 +1,5 @@
 """Bodies in arrival, connections and writes: hostile clients block no other client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

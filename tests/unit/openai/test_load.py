@@ -1,7 +1,5 @@
 """The load that the endpoint publishes for routers, from pages of Triton's metrics port."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Parsers split reasoning and tool calls from an answer, however it is cut into pieces."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The proxy: what it passes on, and its errors if the server is slow, broken or absent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Request bodies: which errors they get, and which tensors reach the server."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

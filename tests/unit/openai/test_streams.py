@@ -1,7 +1,5 @@
 """Pieces from a gRPC server to HTTP clients: their order, slow clients, clients that leave."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A chat template of a stranger is compiled within limits of time and memory."""
 
-from __future__ import annotations
-
 import resource
 
 import pytest

@@ -1,7 +1,5 @@
 """The Triton client with a scripted gRPC server: pieces, errors and lost servers."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import threading

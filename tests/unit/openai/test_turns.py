@@ -1,7 +1,5 @@
 """Chats that wait for the chat template, and clients that leave while they wait."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """`spec.revisionHistoryLimit`: which revisions stay, and what the prune Job may delete."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The prune Job never deletes a directory that a resource on the claim names."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A fake of Triton's HTTP endpoints for tests of the probes."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import threading

@@ -1,7 +1,5 @@
 """A parent with a model's process, as Triton has it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Plans of model repositories, and their rendered configurations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The liveness probe fails when the process of a model has died."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import signal

@@ -1,7 +1,5 @@
 """A server starts if its files are as published; else it waits for their repair."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every field of every release equals published tables that are independent of our output."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

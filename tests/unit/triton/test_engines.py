@@ -1,7 +1,5 @@
 """The startup and readiness probes require a token or progress of every engine, and all ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

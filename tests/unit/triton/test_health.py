@@ -1,7 +1,5 @@
 """The probes of `trtllm-serve`: what shows that it generates tokens, and what makes it fail."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -6,8 +6,6 @@ library with the file. Write the file again with `PYTHONPATH=operator:tests pyth
 tests/unit/triton/test_native_text.py`.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

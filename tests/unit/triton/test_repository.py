@@ -1,7 +1,5 @@
 """The generated repository against the layout of each release, read as Triton reads it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """External strings and plans are written unchanged, or refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

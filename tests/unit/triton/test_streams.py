@@ -1,7 +1,5 @@
 """The check that a server answers gRPC streams, with gRPC's own server and with others."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

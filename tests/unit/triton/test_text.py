@@ -1,7 +1,5 @@
 """The shared code of the text models: tokenizer, word lists, bias."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
