@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +77,10 @@ def volume(tmp_path: Path) -> Volume:
 def server(
     request: pytest.FixtureRequest, serve: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp(request.param)
-    for name in ("models", "root", "server"):
-        (folder / name).mkdir()
     plan = planned(request.param)
-    within = Volume(folder / "models", folder / "root").within(plan)
+    within = Volume(tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("root")).within(
+        plan
+    )
     with serve(plan.files, within) as running:
         for path, written in plan.files.items():
             assert (running.repository / path).read_text("utf-8") == written
@@ -109,8 +107,8 @@ def refused(server: Server, values: dict[str, Any]) -> str:
     return str(json.loads(error.value.read())["error"])
 
 
-@cache
-def plain(serve: Serve, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def expected(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the answer of the target alone: of the n-gram sample without speculation."""
     plan = planned("pytorch-ngram")
     files = dict(plan.files)
@@ -118,16 +116,11 @@ def plain(serve: Serve, folder: Path) -> str:
     configuration = yaml.safe_load(files[path])
     del configuration["speculative_config"]
     files[path] = yaml.safe_dump(configuration)
-    for name in ("models", "root", "server"):
-        (folder / name).mkdir()
-    within = Volume(folder / "models", folder / "root").within(plan)
+    within = Volume(tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("root")).within(
+        plan
+    )
     with serve(files, within) as running:
         return str(post(running, {"sampling_param_max_tokens": 40})["text_output"])
-
-
-@pytest.fixture(scope="module")
-def expected(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return plain(executable, tmp_path_factory.mktemp("plain"))
 
 
 def test_a_sample_gives_the_answer_of_the_target_alone(server: Server, expected: str) -> None:

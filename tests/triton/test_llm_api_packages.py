@@ -35,7 +35,7 @@ class TritonPythonModel:
     ("own", "imported"), [("1.107.3", "1.109.1"), ("1.109.0", "1.109.0")], ids=["old", "fitting"]
 )
 def test_the_model_and_its_ranks_import_the_copy_only_if_the_image_needs_it(
-    own: str, imported: str, executable: Path, serve: Serve, tmp_path: Path
+    own: str, imported: str, serve: Serve, tmp_path: Path
 ) -> None:
     site, copy, program = (tmp_path / name for name in ("site", "packages", "program"))
     distribution(site, "openai", own)
