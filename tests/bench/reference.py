@@ -25,7 +25,10 @@ from specdec.images.backend.tensorrtllm.reference_engine.config import EngineCon
 from specdec.images.backend.tensorrtllm.reference_engine.kv import KVPool
 from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Ticket, Update
-from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
+    Scheduler,
+    SchedulerLimits,
+)
 from specdec.images.backend.tensorrtllm.reference_engine.sequence import Sequence
 from specdec.images.backend.tensorrtllm.reference_engine.weights import load
 from support.bench_report import Report
@@ -140,7 +143,7 @@ class Client:
     """Blocking calls to a scheduler, as a BLS makes them."""
 
     def __init__(self, model: Llama, lookahead: Lookahead | None = None) -> None:
-        self._scheduler = Scheduler(model, Limits(), lookahead)
+        self._scheduler = Scheduler(model, SchedulerLimits(), lookahead)
 
     def call(self, prompt: list[int], max_new: int, draft: list[int] | None = None) -> Update:
         """Return the answer."""

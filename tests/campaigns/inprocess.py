@@ -4,7 +4,10 @@ import queue
 
 from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
 from specdec.images.backend.tensorrtllm.reference_engine.request import Request, Update
-from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
+    Scheduler,
+    SchedulerLimits,
+)
 
 _ANSWER_SECONDS = 300.0
 
@@ -17,7 +20,7 @@ class InProcess:
     """
 
     def __init__(self, model: Llama) -> None:
-        self._scheduler = Scheduler(model, Limits())
+        self._scheduler = Scheduler(model, SchedulerLimits())
 
     def tokens(self, request: Request) -> list[int]:
         """Return the tokens that the engine answers."""

@@ -3,7 +3,7 @@
 from functools import cache
 
 from specdec.backends.facts import Images
-from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.plan import ResourcePlan, make
 from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 
@@ -13,7 +13,7 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 @cache
-def planned(sample: str) -> Plan:
+def planned(sample: str) -> ResourcePlan:
     """Return the plan of a sample, which must not be refused."""
     plan = make(read(str(SAMPLES[sample])), IMAGES)
     assert not plan.refusal

@@ -17,7 +17,7 @@ from typing import Any, Self
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.api import names
 from specdec.desired.trtllm_serve import PORT, PORTS
-from specdec.tools.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.triton import start
 from support import trtllm_serve
 from support.ports import reserved
@@ -36,7 +36,9 @@ class Pod:
         chats: whether the checkpoint has a chat template.
     """
 
-    def __init__(self, plan: Plan, folder: Path, release: str, *, chats: bool = True) -> None:
+    def __init__(
+        self, plan: ResourcePlan, folder: Path, release: str, *, chats: bool = True
+    ) -> None:
         (body,) = [item for item in plan.objects if item["kind"] == "Deployment"]
         containers = body["spec"]["template"]["spec"]["containers"]
         self.server, self.proxy = ({**container} for container in containers)
@@ -49,7 +51,7 @@ class Pod:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._fill(plan, chats=chats)
 
-    def _fill(self, plan: Plan, *, chats: bool) -> None:
+    def _fill(self, plan: ResourcePlan, *, chats: bool) -> None:
         argv = start.server(self.server["command"])
         self.signals.mkdir()
         checkpoint = self._path(argv[1])

@@ -32,7 +32,7 @@ from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
-from specdec.tools.dry_run.plan import Plan as DryRun
+from specdec.tools.dry_run.plan import ResourcePlan as DryRun
 from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR
 from support.triton_server import Server, ServerError

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from specdec.client import Client, Request
-from specdec.tools.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import ResourcePlan
 from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
 from support.planned_samples import planned
@@ -30,7 +30,7 @@ QUESTION: list[Any] = [{"role": "user", "content": "def read_lines(path):"}]
 Json = dict[str, Any]
 
 
-def pod(plan: Plan) -> Json:
+def pod(plan: ResourcePlan) -> Json:
     (body,) = [item for item in plan.objects if item["kind"] == "Deployment"]
     spec: Json = body["spec"]["template"]["spec"]
     return spec

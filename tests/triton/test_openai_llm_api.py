@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS
-from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.plan import ResourcePlan, make
 from specdec.tools.dry_run.resource import read
 from support.golden_cases import SAMPLES
 from support.openai_endpoint import OpenAIEndpoint
@@ -28,7 +28,7 @@ COMPLETION: dict[str, Any] = {"model": NAME, "prompt": PROMPT, "max_tokens": LEN
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> ResourcePlan:
     body = read(str(SAMPLES[NAME]))
     body["spec"]["serving"]["openAI"] = {}
     result = make(body, IMAGES)
@@ -37,14 +37,14 @@ def plan() -> Plan:
 
 
 @pytest.fixture(scope="module")
-def server(plan: Plan, volume: Volume, serve: Serve) -> Iterator[Server]:
+def server(plan: ResourcePlan, volume: Volume, serve: Serve) -> Iterator[Server]:
     volume.fill(plan)
     with serve(plan.files, volume.within) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def client(plan: Plan, server: Server, volume: Volume) -> Iterator[openai.OpenAI]:
+def client(plan: ResourcePlan, server: Server, volume: Volume) -> Iterator[openai.OpenAI]:
     (body,) = [item for item in plan.objects if item["kind"] == "Deployment"]
     _, container = body["spec"]["template"]["spec"]["containers"]
     start = OpenAIEndpoint.of_container(container["command"], server.url, volume.within, {})

@@ -17,7 +17,7 @@ import pytest
 import tritonclient.grpc as grpc
 import yaml
 
-from specdec.tools.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import ResourcePlan
 from support.golden_cases import SAMPLES
 from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR, build
@@ -68,7 +68,7 @@ class Volume:
         here = (sys.executable, inside.__file__, str(self.root), str(self.folder))
         return (*NAMESPACE, *here)
 
-    def fill(self, plan: Plan) -> None:
+    def fill(self, plan: ResourcePlan) -> None:
         """Put Reference engines at the plan's engine paths, and the pair at its checkpoints."""
         for entry, build_plan in plan.engines():
             engine = _engine(self.built, entry["role"], build_plan)

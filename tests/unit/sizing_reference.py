@@ -22,7 +22,7 @@ from specdec.backends.checkpoint_sizes import AUTO_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
 from specdec.tools.dry_run import configuration
-from specdec.tools.dry_run.plan import Plan, make
+from specdec.tools.dry_run.plan import ResourcePlan, make
 from specdec.tools.dry_run.resource import read
 from support.simulated_cluster import IMAGES
 
@@ -122,7 +122,7 @@ def alone(name: str, body_bytes: float = AUTO_BYTES) -> Footprint:
 @cache
 def planned(
     pair: Pair, product: str, tensor: int, quantization: str, vocabulary: str = "Warn"
-) -> Plan:
+) -> ResourcePlan:
     """Return the plan of the sample with other sources, GPU product and parallelism."""
     body = copy.deepcopy(_sample(pair.backend))
     spec = body["spec"]

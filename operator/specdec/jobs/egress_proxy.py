@@ -17,7 +17,12 @@ from typing import Self
 from specdec.api.networks import Networks
 from specdec.api.reasons import FetchReason
 from specdec.jobs.download import unreachable
-from specdec.jobs.proxy_protocol import ConnectionFailedError, Request, UpstreamProxies, read_head
+from specdec.jobs.proxy_protocol import (
+    ConnectionFailedError,
+    ProxyRequest,
+    UpstreamProxies,
+    read_head,
+)
 from specdec.jobs.result import JobError
 
 _HEAD_SECONDS = 60.0
@@ -125,7 +130,7 @@ class EgressProxy:
         reader, writer = client
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
-                request = Request.parse(await read_head(reader))
+                request = ProxyRequest.parse(await read_head(reader))
                 upstream = await self._connect(request)
         except RefusedError as error:
             self._refused = error
@@ -141,7 +146,7 @@ class EgressProxy:
         finally:
             await _finish(writer)
 
-    async def _connect(self, request: Request) -> Streams:
+    async def _connect(self, request: ProxyRequest) -> Streams:
         """Connect to the host of a request, or to the configured upstream proxy for it."""
         proxy = self._upstream.proxy(request.scheme, request.host)
         if proxy is None:
@@ -158,7 +163,7 @@ class EgressProxy:
             raise
         return upstream
 
-    async def _check_host_behind_proxy(self, request: Request) -> None:
+    async def _check_host_behind_proxy(self, request: ProxyRequest) -> None:
         """Check the host if it resolves here; a name that only the upstream proxy knows passes."""
         try:
             await self._allowed_addresses(request.host, request.port)
@@ -197,7 +202,9 @@ async def _open(addresses: list[tuple[str, int]], host: str, *, tls: bool = Fals
     raise ConnectionFailedError(f"{_printable(host)} does not accept connections")
 
 
-async def _relay(client: Streams, upstream: Streams, request: Request, limit: int | None) -> None:
+async def _relay(
+    client: Streams, upstream: Streams, request: ProxyRequest, limit: int | None
+) -> None:
     """Copy both directions until either side closes its connection."""
     pumps: list[asyncio.Task[None]] = []
     try:

@@ -1,6 +1,6 @@
 """The HTTP proxy protocol of the egress proxy, towards clients and towards upstream proxies.
 
-`egress_proxy` parses each client request into a `Request`, and asks `UpstreamProxies` for the
+`egress_proxy` parses each client request into a `ProxyRequest`, and asks `UpstreamProxies` for the
 proxy that the pod's environment names for a host. Connections without TLS serve one request each.
 """
 
@@ -74,7 +74,7 @@ class UpstreamProxies:
 
 
 @dataclass(frozen=True)
-class Request:
+class ProxyRequest:
     """A client's request to the proxy: a tunnel (CONNECT), or a plain HTTP request."""
 
     method: bytes
@@ -85,7 +85,7 @@ class Request:
     headers: bytes
 
     @classmethod
-    def parse(cls, head: bytes) -> "Request":
+    def parse(cls, head: bytes) -> "ProxyRequest":
         """Parse the head of a request; raises ValueError if it is no valid proxy request."""
         line, _, headers = head.partition(b"\r\n")
         method, target, _ = line.split(b" ")

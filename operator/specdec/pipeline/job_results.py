@@ -144,7 +144,7 @@ class Built(SectionModel):
     image: ImageContract | None = None
 
 
-class Source(SectionModel):
+class DraftSource(SectionModel):
     """Draft tokens of one source, such as `model` or `lookup`."""
 
     name: Short
@@ -166,7 +166,7 @@ class Measured(SectionModel):
     accepted_tokens: Size | None = None
     rounds: Size | None = None
     tokens_per_round: Short | None = None
-    sources: Annotated[list[Source], Field(max_length=_MOST_SOURCES)] | None = None
+    sources: Annotated[list[DraftSource], Field(max_length=_MOST_SOURCES)] | None = None
     failure: Text | None = None
     divergence: Text | None = None
     measured_at: Moment | None = None

@@ -7,7 +7,10 @@ from threadpoolctl import threadpool_limits
 
 from specdec.images.backend.tensorrtllm.reference_engine.config import Lookahead
 from specdec.images.backend.tensorrtllm.reference_engine.llama import Llama
-from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
+    Scheduler,
+    SchedulerLimits,
+)
 from support.oracle import Tiny
 from support.reference_engines import Gate, build, open_engine
 
@@ -44,7 +47,7 @@ def start() -> Iterator[Start]:
     running: list[Scheduler] = []
 
     def make(model: Llama, lookahead: Lookahead | None = None, **limits: float) -> Scheduler:
-        running.append(Scheduler(model, Limits(**limits), lookahead))  # type: ignore[arg-type]
+        running.append(Scheduler(model, SchedulerLimits(**limits), lookahead))  # type: ignore[arg-type]
         return running[-1]
 
     yield make

@@ -65,12 +65,15 @@ def test_rounds_give_the_plain_answer(
 @given(data=st.data())
 def test_any_drafts_give_the_plain_answer(data: st.DataObject, engine: Engine) -> None:
     """Drafts are right, wrong or half right, with or without KV reuse, in one or many rounds."""
-    from specdec.images.backend.tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+    from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
+        Scheduler,
+        SchedulerLimits,
+    )
 
     reuse = data.draw(st.booleans(), "reuse")
     rules = data.draw(st.sampled_from(RULES[:4]), "rules")
     model = engine(data.draw(st.sampled_from([TARGET, TWINS]), "model"))
-    scheduler = Scheduler(model, Limits(kv_reuse=reuse))
+    scheduler = Scheduler(model, SchedulerLimits(kv_reuse=reuse))
     try:
         prompt = data.draw(st.lists(st.integers(0, 95), min_size=1, max_size=40), "prompt")
         plain = ask(scheduler, prompt, 16, rules=rules).tokens()

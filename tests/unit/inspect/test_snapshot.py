@@ -46,7 +46,7 @@ def api() -> LongLogs:
 def read() -> snapshot.Snapshot:
     async def with_login() -> snapshot.Snapshot:
         async with logged_in() as session:
-            source = snapshot.Source(session.cluster, "lab", "operators")
+            source = snapshot.SnapshotSource(session.cluster, "lab", "operators")
             return await snapshot.read(source, "pair")
 
     return asyncio.run(with_login())

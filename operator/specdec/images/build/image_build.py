@@ -11,7 +11,7 @@ import image_check
 import image_files
 import image_packages
 from failure import BuildError
-from tensorrt_plan import Plan
+from tensorrt_plan import EnginePlan
 from tensorrt_steps import MissingScriptError, steps
 
 _ROOT = Path("/")
@@ -21,7 +21,7 @@ _ROOT = Path("/")
 _MOST_CHARACTERS = 600
 
 
-def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
+def checked(plan: EnginePlan, expected: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the image with what the plan's release expects, and describe it.
 
     Programs that this process starts then find the packages that the image has too old.
@@ -56,7 +56,7 @@ def checked(plan: Plan, expected: Mapping[str, Any]) -> dict[str, Any]:
     return {"image": shown | ({"warning": warning[:_MOST_CHARACTERS]} if warning else {})}
 
 
-def _commands(plan: Plan) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+def _commands(plan: EnginePlan) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The commands of the build, and a clause where a script is missing.
 
     There are no commands if the checkpoint's configuration is missing or damaged: a complete

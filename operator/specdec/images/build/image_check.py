@@ -31,7 +31,7 @@ Commands = Iterable[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Report:
+class ImageReport:
     """The result of a check.
 
     Attributes:
@@ -67,7 +67,7 @@ def check(
     commands: Commands,
     mode: str = "",
     missing: Iterable[str] = (),
-) -> Report:
+) -> ImageReport:
     """Compare an image with the expectations of a release.
 
     Args:
@@ -92,7 +92,7 @@ def check(
         *missing,
         *(d for name, arguments in passed for d in _flags(image, name, arguments)),
     ]
-    return Report(
+    return ImageReport(
         version=image.version,
         templates=len(templates),
         flags=len({(p, a.partition("=")[0]) for p, arguments in passed for a in arguments}),
@@ -111,7 +111,7 @@ def _arguments(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(command[2 if command[0] == _PYTHON else 1 :])
 
 
-def sentence(report: Report, expected: Mapping[str, Any]) -> str:
+def sentence(report: ImageReport, expected: Mapping[str, Any]) -> str:
     """The differences as one sentence with the fix; empty where there are none."""
     if not report.differences:
         return ""
@@ -124,7 +124,7 @@ def sentence(report: Report, expected: Mapping[str, Any]) -> str:
     )
 
 
-def _fix(report: Report, expected: Mapping[str, Any]) -> str:
+def _fix(report: ImageReport, expected: Mapping[str, Any]) -> str:
     if report.outdated and not any(_version(expected, report)):
         return _PACKAGES
     image = f"set spec.runtime.image to an image of {expected['version']}"
@@ -135,7 +135,7 @@ def _fix(report: Report, expected: Mapping[str, Any]) -> str:
     return image
 
 
-def _version(expected: Mapping[str, Any], image: Image | Report) -> Iterator[str]:
+def _version(expected: Mapping[str, Any], image: Image | ImageReport) -> Iterator[str]:
     # A local part, as in 1.2.1+cu13, names a build of the same release.
     actual = image.version.partition("+")[0]
     if not image.version:

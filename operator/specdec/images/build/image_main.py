@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None, text: str = "") -> int:
     return 1 if report.differences else 0
 
 
-def _report(expected: dict[str, Any], root: Path, packages: str) -> image_check.Report:
+def _report(expected: dict[str, Any], root: Path, packages: str) -> image_check.ImageReport:
     folders = [str(image_files.below(root, folder)) for folder in expected["examples"]]
     builds = image_samples.commands(expected["version"], folders) if folders else ([], [])
     commands, missing = builds
@@ -61,7 +61,7 @@ def _report(expected: dict[str, Any], root: Path, packages: str) -> image_check.
     return image_check.check(expected, image, commands, missing=missing)
 
 
-def _show(report: image_check.Report, expected: dict[str, Any]) -> None:
+def _show(report: image_check.ImageReport, expected: dict[str, Any]) -> None:
     line = f"TensorRT-LLM {report.version or 'is not installed'}"
     if expected["models"]:
         fields = ", ".join(report.fields.values()) or "none"

@@ -15,7 +15,7 @@ _MODES = {"none": 1, "draft_tokens_external": 2, "lookahead_decoding": 8}
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What to build. Limits are in tokens, except `max_batch_size` in sequences."""
 
     checkpoint: Path
@@ -33,7 +33,7 @@ class Plan:
     version: str
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Plan:
+    def read(cls, data: Mapping[str, Any]) -> BuildPlan:
         """Check a plan and set the defaults of missing fields.
 
         Raises:
@@ -47,7 +47,7 @@ class Plan:
             ) from error
 
     @classmethod
-    def _from_json(cls, data: Mapping[str, Any]) -> Plan:
+    def _from_json(cls, data: Mapping[str, Any]) -> BuildPlan:
         _require(data, "backend", ("Reference",))
         _require(data, "dtype", ("auto", "float32", "float16"), "auto")
         _require(data, "speculativeDecodingMode", tuple(_MODES), "none")
@@ -91,7 +91,9 @@ def _positive(limits: Mapping[str, Any], key: str) -> int:
     return value
 
 
-def engine_config(plan: Plan, config: Mapping[str, Any], shape: convert.Shape) -> dict[str, Any]:
+def engine_config(
+    plan: BuildPlan, config: Mapping[str, Any], shape: convert.Shape
+) -> dict[str, Any]:
     """Return the engine's `config.json`, with the keys a TensorRT-LLM engine has."""
     base, scaling = convert.rotary(config)
     model = {

@@ -13,7 +13,7 @@ from typing import Any
 import convert
 import engine_file
 from checkpoint import Checkpoint
-from plan import Plan, engine_config
+from plan import BuildPlan, engine_config
 from product import complete, report_progress, summary, write_manifest
 
 
@@ -31,7 +31,7 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
         BuildError: the plan or the checkpoint is unusable.
         OSError: the volume is full or not writable.
     """
-    plan = Plan.read(data)
+    plan = BuildPlan.read(data)
     manifest = complete(plan.output)
     if manifest is not None:
         report_progress("done", 100, f"engine {plan.key} is already complete")
@@ -55,7 +55,7 @@ def build(data: Mapping[str, Any]) -> dict[str, Any]:
     return _summary(plan, written)
 
 
-def _fill(plan: Plan, scratch: Path) -> dict[str, Any]:
+def _fill(plan: BuildPlan, scratch: Path) -> dict[str, Any]:
     start = time.monotonic()
     report_progress("read", 0, f"checkpoint {plan.checkpoint}")
     checkpoint = Checkpoint(plan.checkpoint)
@@ -76,7 +76,7 @@ def _fill(plan: Plan, scratch: Path) -> dict[str, Any]:
     return write_manifest(scratch, plan.key, plan.role, files, seconds, shape.vocab)
 
 
-def _summary(plan: Plan, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(plan: BuildPlan, manifest: Mapping[str, Any]) -> dict[str, Any]:
     config = {
         "maxBatchSize": plan.max_batch_size,
         "maxSeqLen": plan.max_seq_len,

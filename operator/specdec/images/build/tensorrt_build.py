@@ -25,7 +25,7 @@ import rotary
 import tensorrt_plan
 from failure import BuildError
 from product import complete, report_progress, summary, write_manifest
-from tensorrt_plan import Plan
+from tensorrt_plan import EnginePlan
 from tensorrt_run import Meter, run
 from tensorrt_steps import Step, steps
 from tensorrt_verify import verify
@@ -81,7 +81,7 @@ def build(data: Mapping[str, Any], expected: Mapping[str, Any] | None = None) ->
     )
 
 
-def _produce(plan: Plan, work: Path) -> None:
+def _produce(plan: EnginePlan, work: Path) -> None:
     config = _json(plan.checkpoint / "config.json")
     todo = steps(plan, config, work, Path.is_file)
     if plan.heads is not None:
@@ -99,7 +99,7 @@ def _produce(plan: Plan, work: Path) -> None:
     engine.rename(plan.output)
 
 
-def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
+def _do(step: Step, plan: EnginePlan, work: Path, meter: Meter) -> float:
     """Run a step; returns its seconds."""
     start = time.monotonic()
     final = work / step.name
@@ -122,7 +122,7 @@ def _do(step: Step, plan: Plan, work: Path, meter: Meter) -> float:
     return seconds
 
 
-def _restore_rotary(plan: Plan, converted: Path) -> None:
+def _restore_rotary(plan: EnginePlan, converted: Path) -> None:
     """Compare the rotary embedding of converted heads with that of the checkpoints."""
     base = rotary.of_checkpoint(_json(plan.checkpoint / "config.json"))
     heads = plan.heads / "config.json" if plan.heads else None
@@ -147,7 +147,7 @@ def _done(step: Step, work: Path) -> float | None:
 
 
 @contextmanager
-def _workplace(plan: Plan) -> Iterator[Path]:
+def _workplace(plan: EnginePlan) -> Iterator[Path]:
     """The folder to work in, for this process alone; removed when the engine is in place.
 
     On a file system without locks each builder has a folder of its own and cannot resume.

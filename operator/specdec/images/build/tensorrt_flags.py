@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from failure import BuildError
-from tensorrt_plan import Plan
+from tensorrt_plan import EnginePlan
 
 Flags = dict[str, object]
 
@@ -75,12 +75,12 @@ def vector(flags: Mapping[str, object]) -> Iterator[str]:
             yield f"--{name}={value}"
 
 
-def split(plan: Plan) -> Flags:
+def split(plan: EnginePlan) -> Flags:
     """Base checkpoint and ranks, for a converter of a whole model."""
     return {"model_dir": plan.checkpoint, "tp_size": plan.tensor, "pp_size": plan.pipeline}
 
 
-def convert(plan: Plan, family: str) -> Flags:
+def convert(plan: EnginePlan, family: str) -> Flags:
     """A model family's converter."""
     int8 = plan.quantization.kv_cache == "INT8"
     if int8 and family != "llama":
@@ -96,7 +96,7 @@ def convert(plan: Plan, family: str) -> Flags:
     }
 
 
-def quantize(plan: Plan) -> Flags:
+def quantize(plan: EnginePlan) -> Flags:
     """Post-training quantization; it reads Medusa heads as well."""
     quantization = plan.quantization
     cache = None if quantization.kv_cache == "Auto" else quantization.kv_cache.lower()
@@ -117,7 +117,7 @@ def quantize(plan: Plan) -> Flags:
     return flags
 
 
-def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
+def eagle_or_medusa(plan: EnginePlan, config: Mapping[str, Any]) -> Flags:
     """The converters that read base model and heads in one go."""
     if plan.mode == "eagle":
         return {
@@ -144,7 +144,7 @@ def eagle_or_medusa(plan: Plan, config: Mapping[str, Any]) -> Flags:
     }
 
 
-def redrafter(plan: Plan, config: Mapping[str, Any]) -> Flags:
+def redrafter(plan: EnginePlan, config: Mapping[str, Any]) -> Flags:
     """The ReDrafter converter, without the base model: releases name that flag differently."""
     return {
         "tp_size": plan.tensor,
@@ -156,7 +156,7 @@ def redrafter(plan: Plan, config: Mapping[str, Any]) -> Flags:
     }
 
 
-def engine(plan: Plan, checkpoint: Path) -> Flags:
+def engine(plan: EnginePlan, checkpoint: Path) -> Flags:
     """`trtllm-build` over a TensorRT-LLM checkpoint."""
     options, limits = plan.options, plan.limits
     external = plan.mode in ("draft_tokens_external", "lookahead_decoding")
@@ -191,7 +191,7 @@ def engine(plan: Plan, checkpoint: Path) -> Flags:
     return flags
 
 
-def _dtype(plan: Plan, config: Mapping[str, Any]) -> str:
+def _dtype(plan: EnginePlan, config: Mapping[str, Any]) -> str:
     """The type for a converter of heads: these lack `auto`, which turns float32 into float16."""
     if plan.dtype != "auto":
         return plan.dtype

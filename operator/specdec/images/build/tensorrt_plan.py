@@ -62,7 +62,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     """One engine. `limits` are in tokens, except `maxBatchSize` in sequences.
 
     `max_draft_len` is in tokens (0 without speculation); `block` holds the numbers of the method.
@@ -94,7 +94,7 @@ class Plan:
         return self.tensor * self.pipeline
 
 
-def read(data: Mapping[str, Any]) -> Plan:
+def read(data: Mapping[str, Any]) -> EnginePlan:
     """Check a plan and set the defaults of missing fields.
 
     Raises:
@@ -110,7 +110,7 @@ def read(data: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _read(data: Mapping[str, Any]) -> Plan:
+def _read(data: Mapping[str, Any]) -> EnginePlan:
     mode = _one_of(data, "speculativeDecodingMode", MODES, "none")
     block = dict(data[_BLOCKS[mode]]) if mode in _BLOCKS else {}
     heads = data.get("heads")
@@ -118,7 +118,7 @@ def _read(data: Mapping[str, Any]) -> Plan:
     pipeline = _positive(data, "pipelineParallel", 1)
     quantization = _quantization(data.get("quantization") or {})
     names = ("maxBatchSize", "maxInputLen", "maxSeqLen", "maxNumTokens")
-    return Plan(
+    return EnginePlan(
         checkpoint=Path(data["checkpoint"]),
         heads=Path(heads) if heads else None,
         output=Path(data["output"]),
@@ -190,7 +190,7 @@ def _draft_length(mode: str, block: Mapping[str, Any], planned: int) -> int:
     return planned if mode == "draft_tokens_external" else 0
 
 
-def _refuse(plan: Plan) -> None:
+def _refuse(plan: EnginePlan) -> None:
     """Refuse what the converters cannot do, before hours of GPU time go into it."""
     if (plan.mode in _HEADS) != (plan.heads is not None):
         raise _invalid(f"heads: mode {plan.mode} and heads {plan.heads} do not go together")
@@ -221,7 +221,7 @@ def _refuse(plan: Plan) -> None:
             raise _invalid(f"engine.extraArgs.{name}: a value cannot hold a NUL character")
 
 
-def _refuse_formats(plan: Plan) -> None:
+def _refuse_formats(plan: EnginePlan) -> None:
     """Refuse options that `trtllm-build` would turn off with no more than a log line."""
     quantization, options = plan.quantization, plan.options
     weights, cache = quantization.method, quantization.kv_cache

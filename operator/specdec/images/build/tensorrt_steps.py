@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorrt_flags as flags
 from failure import BuildError
-from tensorrt_plan import Plan
+from tensorrt_plan import EnginePlan
 
 # Model family, the folder of its converter, by the architecture of a checkpoint.
 _FAMILIES = {
@@ -73,7 +73,7 @@ class MissingScriptError(BuildError):
 
 
 def steps(
-    plan: Plan, config: Mapping[str, Any], work: Path, present: Callable[[Path], bool]
+    plan: EnginePlan, config: Mapping[str, Any], work: Path, present: Callable[[Path], bool]
 ) -> list[Step]:
     """Plan a build.
 
@@ -107,7 +107,7 @@ def steps(
 
 
 def _checkpoint(
-    plan: Plan,
+    plan: EnginePlan,
     config: Mapping[str, Any],
     family: str,
     work: Path,
@@ -150,7 +150,7 @@ def _checkpoint(
         yield _step(plan, "heads", path, base_flag, flags.redrafter(plan, config))
 
 
-def _step(plan: Plan, name: str, script: str, *parts: Mapping[str, object]) -> Step:
+def _step(plan: EnginePlan, name: str, script: str, *parts: Mapping[str, object]) -> Step:
     merged = {key: value for part in parts for key, value in part.items()}
     expects = ("config.json", *(f"rank{rank}.safetensors" for rank in range(plan.world)))
     weight = {"convert": 20, "quantize": 40, "heads": 5}[name]
@@ -159,7 +159,7 @@ def _step(plan: Plan, name: str, script: str, *parts: Mapping[str, object]) -> S
     return Step(name, ("python3", script, *flags.vector(merged)), expects, weight, adds_heads)
 
 
-def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterator[Step]:
+def _old_redrafter(plan: EnginePlan, config: Mapping[str, Any], script: str) -> Iterator[Step]:
     """Before 1.0 one converter read base model and drafter, Llamas in plain precision only."""
     if plan.quantization.method != "None" or plan.quantization.kv_cache != "Auto":
         raise BuildError(
@@ -178,7 +178,7 @@ def _old_redrafter(plan: Plan, config: Mapping[str, Any], script: str) -> Iterat
     )
 
 
-def _script(plan: Plan, places: tuple[str, ...], present: Callable[[Path], bool]) -> str:
+def _script(plan: EnginePlan, places: tuple[str, ...], present: Callable[[Path], bool]) -> str:
     """The script at the first place where the image has it: 0.19 moved the model families."""
     candidates = [folder / place for folder in plan.examples for place in places]
     for candidate in candidates:
@@ -192,6 +192,6 @@ def _architecture(config: Mapping[str, Any]) -> str:
     return str(names[0]) if isinstance(names, list) and names else "none"
 
 
-def _later(plan: Plan) -> bool:
+def _later(plan: EnginePlan) -> bool:
     """Whether the release is 1.0 or later."""
     return not plan.version.startswith("0.")

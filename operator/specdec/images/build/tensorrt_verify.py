@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from failure import BuildError
-from tensorrt_plan import Plan
+from tensorrt_plan import EnginePlan
 
 # TensorRT-LLM's numbers of its modes; some releases write the name instead.
 _MODES = {
@@ -22,7 +22,7 @@ _MODES = {
 _LOGITS = "float32"
 
 
-def verify(plan: Plan, config: Mapping[str, Any], engine: Path) -> int:
+def verify(plan: EnginePlan, config: Mapping[str, Any], engine: Path) -> int:
     """Compare with the plan: mode, draft length, ranks, rank files, and what a build may turn off.
 
     Returns:
@@ -86,7 +86,7 @@ def _mode(value: object) -> str:
     return names.get(int(value), str(value)) if isinstance(value, int) else "none"
 
 
-def _draft_length(plan: Plan, model: Mapping[str, Any], built: Mapping[str, Any]) -> int:
+def _draft_length(plan: EnginePlan, model: Mapping[str, Any], built: Mapping[str, Any]) -> int:
     """The longest draft in tokens, from the field in which the mode has it."""
     if plan.mode == "explicit_draft_tokens":
         beams, length = model["redrafter_num_beams"], model["redrafter_draft_len_per_beam"]

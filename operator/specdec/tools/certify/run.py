@@ -152,7 +152,9 @@ class _Attempt:
             except RefusedError as error:
                 problem = str(error)
         self._reporter.step(entry, "keeps logs and metrics")
-        source = snapshot.Source(self._live.cluster, self._live.namespace, plan.operator_namespace)
+        source = snapshot.SnapshotSource(
+            self._live.cluster, self._live.namespace, plan.operator_namespace
+        )
         kept = await snapshot.read(source, resources.resource_name(entry.name))
         baseline = (self._folder.entry(entry.baseline) or {}) if entry.baseline else {}
         verdict = judge(self._body, throughput, baseline.get("throughput"), problem)

@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 
-class Source(StrEnum):
+class DatasetFormat(StrEnum):
     """The formats of input files."""
 
     AUTO = "auto"
@@ -56,8 +56,8 @@ def convert(
         str, typer.Option("-o", "--output", help="File to write; - is stdout.")
     ] = "-",
     source: Annotated[
-        Source, typer.Option("--from", help="Format of FILE; auto detects it.")
-    ] = Source.AUTO,
+        DatasetFormat, typer.Option("--from", help="Format of FILE; auto detects it.")
+    ] = DatasetFormat.AUTO,
     target: Annotated[
         Target,
         typer.Option(
@@ -90,7 +90,7 @@ def convert(
 def _run(
     file: str,
     output: str,
-    source: Source,
+    source: DatasetFormat,
     target: Target,
     limit: int | None,
     max_tokens: int | None,
@@ -98,7 +98,7 @@ def _run(
     from specdec.client import convert as c
     from specdec.client.dataset import lines
 
-    kind = None if source is Source.AUTO else source.value
+    kind = None if source is DatasetFormat.AUTO else source.value
     name = "stdin" if file == "-" else file
     dataset = c.convert(opt.read(file, "FILE"), name, kind)
     entries = c.limited(dataset.entries, limit, max_tokens)

@@ -17,7 +17,7 @@ from specdec.tools.cli.resource_options import (
 )
 
 if TYPE_CHECKING:
-    from specdec.tools.dry_run.plan import Plan
+    from specdec.tools.dry_run.plan import ResourcePlan
     from specdec.tools.dry_run.resource import Body
 
 
@@ -71,7 +71,7 @@ def plan(
         exit_if_refused(planned)
 
 
-def _plan_before(body: "Body", after: "Body", folders: dict[str, Path]) -> "Plan":
+def _plan_before(body: "Body", after: "Body", folders: dict[str, Path]) -> "ResourcePlan":
     """The plan of the current resource, with the given checkpoints of unchanged sources."""
     from specdec.api.model import SpeculativeModel
     from specdec.tools.dry_run.plan import make

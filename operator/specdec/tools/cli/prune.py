@@ -60,12 +60,12 @@ def seconds(text: str) -> float:
 
 
 async def _prune(options: Mapping[str, Any], older_than: float) -> dict[str, Any]:
-    from specdec.tools.inspect.prune import Request, prune
+    from specdec.tools.inspect.prune import PruneRequest, prune
     from specdec.tools.inspect.session import logged_in
     from specdec.tools.terminal import waiting
 
     async with logged_in(options["kube_context"]) as session:
-        request = Request(
+        request = PruneRequest(
             options["namespace"] or session.namespace,
             options["claim"],
             older_than,

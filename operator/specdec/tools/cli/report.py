@@ -62,13 +62,13 @@ def _check_output(path: Path) -> None:
 
 async def _material(options: Mapping[str, Any]) -> "Material":
     from specdec.tools.dry_run.admission.definition import is_carried
-    from specdec.tools.inspect.report.reading import Source, read
+    from specdec.tools.inspect.report.reading import ReportSource, read
     from specdec.tools.inspect.session import logged_in
 
     async with logged_in(options["kube_context"]) as session:
         namespace = options["namespace"] or session.namespace
         place = options["operator_namespace"]
-        source = Source(session.cluster, namespace, place, is_carried)
+        source = ReportSource(session.cluster, namespace, place, is_carried)
         return await read(source, options["name"])
 
 

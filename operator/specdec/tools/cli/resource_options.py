@@ -11,7 +11,7 @@ from specdec.tools.cli.completion import matching
 
 if TYPE_CHECKING:
     from specdec.backends.facts import Images
-    from specdec.tools.dry_run.plan import Plan
+    from specdec.tools.dry_run.plan import ResourcePlan
 
 REFUSED = 1
 BAD_INPUT = 2
@@ -63,7 +63,7 @@ def checkpoint_folders(given: list[str]) -> dict[str, Path]:
     return folders
 
 
-def exit_if_refused(plan: "Plan") -> None:
+def exit_if_refused(plan: "ResourcePlan") -> None:
     """Exit with 1 and one sentence if the operator would refuse the resource."""
     if plan.refusal:
         typer.echo(f"specdec: {plan.refusal}", err=True)

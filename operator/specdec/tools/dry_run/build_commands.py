@@ -15,10 +15,10 @@ from typing import Any
 
 from specdec.jobs.result import JobError
 from specdec.tools.dry_run import configuration
-from specdec.tools.dry_run.plan import Json, Plan
+from specdec.tools.dry_run.plan import Json, ResourcePlan
 
 
-def of(plan: Plan, given: Mapping[str, Path]) -> dict[str, list[Json]]:
+def of(plan: ResourcePlan, given: Mapping[str, Path]) -> dict[str, list[Json]]:
     """The steps of each build, by the role of its engine: each has `step` and `command`.
 
     Without the `config.json` of its checkpoint a build has only its last step. An engine that is

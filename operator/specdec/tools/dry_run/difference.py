@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.tools.dry_run.plan import Json, Plan, pod_templates
+from specdec.tools.dry_run.plan import Json, ResourcePlan, pod_templates
 
 Change = dict[str, Any]
 # Parts of a pod template that only change because the repository changes.
 _REPOSITORY_FIELDS = (names.REPOSITORY, "--model-repository=", f"{names.REPOSITORIES}/.manifest-")
 
 
-def compare(before: Plan, after: Plan) -> Json:
+def compare(before: ResourcePlan, after: ResourcePlan) -> Json:
     """The effects of a change from one plan to the other.
 
     Returns:
@@ -67,12 +67,12 @@ def sentences(difference: Json) -> list[str]:
     return lines
 
 
-def _fetch(before: Plan, after: Plan) -> list[str]:
+def _fetch(before: ResourcePlan, after: ResourcePlan) -> list[str]:
     old = {model["source"] for model in before.status.get("models", [])}
     return [m["role"] for m in after.status.get("models", []) if m["source"] not in old]
 
 
-def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
+def _rebuild(before: ResourcePlan, after: ResourcePlan) -> Iterator[Json]:
     """The engines to build: those whose Job, named by key and claim, does not exist."""
     old = {entry["role"]: (entry, build) for entry, build in before.engines()}
     existing = {entry["job"] for entry, build in old.values() if build}
@@ -86,7 +86,7 @@ def _rebuild(before: Plan, after: Plan) -> Iterator[Json]:
         yield {"role": entry["role"], "changed": changed}
 
 
-def _inputs(plan: Plan, build: Json) -> Json:
+def _inputs(plan: ResourcePlan, build: Json) -> Json:
     inputs = {k: v for k, v in build.items() if k not in ("key", "output")}
     # maxSeqLen as in the spec: a build adds room for draft tokens, which is no separate change.
     longest = build["limits"]["maxSeqLen"] - build["maxDraftTokens"]
@@ -94,7 +94,7 @@ def _inputs(plan: Plan, build: Json) -> Json:
     return {**inputs, "image": plan.status["plan"]["image"], "claim": plan.volume}
 
 
-def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
+def _files(before: ResourcePlan, after: ResourcePlan) -> dict[str, list[str]]:
     """Changed files of the repository; empty if its hash is the same."""
     hashes = [plan.status.get("repository", {}).get("hash") for plan in (before, after)]
     if hashes[0] == hashes[1]:
@@ -107,7 +107,7 @@ def _files(before: Plan, after: Plan) -> dict[str, list[str]]:
     }
 
 
-def _template(before: Plan, after: Plan) -> list[Change]:
+def _template(before: ResourcePlan, after: ResourcePlan) -> list[Change]:
     """Changes of the pod templates; a new repository is the first change and counts once."""
     if not after.servers:
         return []
@@ -128,7 +128,7 @@ def _template(before: Plan, after: Plan) -> list[Change]:
     return [*own, *removed, *added]
 
 
-def _rollout(plan: Plan) -> Json:
+def _rollout(plan: ResourcePlan) -> Json:
     """How the pods are replaced; all servers of a resource have the same strategy."""
     spec = next(server["spec"] for server in plan.servers.values())
     strategy = spec.get("strategy") or spec["rolloutStrategy"]
@@ -158,11 +158,11 @@ def _is_about_repository(change: Change) -> bool:
     return any(part in text for part in _REPOSITORY_FIELDS)
 
 
-def _replicas(plan: Plan) -> int:
+def _replicas(plan: ResourcePlan) -> int:
     return next((server["spec"]["replicas"] for server in plan.servers.values()), 0)
 
 
-def _other(before: Plan, after: Plan) -> Iterator[Change]:
+def _other(before: ResourcePlan, after: ResourcePlan) -> Iterator[Change]:
     for component, kind in (("storage", "PersistentVolumeClaim"), ("network", "Service")):
         old, new = before.of(component, kind), after.of(component, kind)
         yield from _changes(

@@ -38,7 +38,7 @@ _CLUSTER_CONDITIONS = (*MEASURED, Type.READY)
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResourcePlan:
     """The result of all reconciles of one resource.
 
     Attributes:
@@ -106,7 +106,9 @@ class Plan:
         return ASSUMED
 
 
-def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = None) -> Plan:
+def make(
+    body: Json, images: Images, checkpoints: Mapping[str, Path] | None = None
+) -> ResourcePlan:
     """Reconcile until nothing is left to do, as if every Job and pod succeeded.
 
     Args:
@@ -140,7 +142,7 @@ def make(body: Json, images: Images, checkpoints: Mapping[str, Path] | None = No
     if model.spec.suspend:
         cluster.spec["suspend"] = True
         cluster.settle(lambda _: {})
-    return Plan(
+    return ResourcePlan(
         name=model.metadata.name,
         namespace=model.metadata.namespace,
         objects=tuple(cluster.ever_applied.values()),

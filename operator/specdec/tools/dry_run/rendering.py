@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from specdec.tools.dry_run.plan import Plan
+from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.tools.dry_run.resource import UNKNOWN_UID, InputError
 from specdec.tools.dry_run.summary import summary
 
@@ -44,14 +44,14 @@ def dump(value: Mapping[str, Any]) -> str:
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=98))
 
 
-def files(plan: Plan) -> dict[str, str]:
+def files(plan: ResourcePlan) -> dict[str, str]:
     """Every file of the directory, path -> text."""
     result = {_file_name(obj): dump(_without_unknown_owner(obj)) for obj in plan.objects}
     result |= {f"repository/{path}": text for path, text in plan.files.items()}
     return {**result, MARKER: json.dumps(summary(plan), indent=2) + "\n"}
 
 
-def write(plan: Plan, folder: Path, *, force: bool = False) -> int:
+def write(plan: ResourcePlan, folder: Path, *, force: bool = False) -> int:
     """Write the directory completely or not at all; returns the number of files.
 
     Args:

@@ -11,11 +11,11 @@ from specdec.api.conditions import MEASURED, Type
 from specdec.api.reasons import CommonReason, ReadyReason, VerificationReason
 from specdec.desired.pod import GPU
 from specdec.desired.serving import CONTAINER
-from specdec.tools.dry_run.plan import CHECKED, LATER, PREBUILT, Json, Plan, pod_templates
+from specdec.tools.dry_run.plan import CHECKED, LATER, PREBUILT, Json, ResourcePlan, pod_templates
 from specdec.triton import start
 
 
-def summary(plan: Plan, steps: Mapping[str, list[Json]] | None = None) -> Json:
+def summary(plan: ResourcePlan, steps: Mapping[str, list[Json]] | None = None) -> Json:
     """The plan as JSON, without the texts of files and manifests.
 
     `steps` are those of the builds by role, from `build_commands`.
@@ -60,7 +60,7 @@ def summary(plan: Plan, steps: Mapping[str, list[Json]] | None = None) -> Json:
     }
 
 
-def _stage(plan: Plan, condition: Json) -> Json:
+def _stage(plan: ResourcePlan, condition: Json) -> Json:
     stage = {key: condition[key] for key in ("type", "status", "reason", "message")}
     basis = plan.basis(condition["type"])
     if basis == LATER and condition["status"] == "True":
@@ -91,7 +91,7 @@ def _measured(condition: Json) -> bool:
     )
 
 
-def _engine(plan: Plan, entry: Json, build: Json) -> Json:
+def _engine(plan: ResourcePlan, entry: Json, build: Json) -> Json:
     inputs = {k: v for k, v in build.items() if k not in ("key", "output", "role")}
     role = entry["role"]
     if not build:

@@ -35,7 +35,7 @@ _SERVERS = (("apps/v1", "Deployment"), (names.GROUP_API, names.GROUP_KIND))
 
 
 @dataclass(frozen=True)
-class Request:
+class PruneRequest:
     """What to prune.
 
     Attributes:
@@ -56,7 +56,7 @@ class Request:
 
 async def prune(
     cluster: Cluster,
-    request: Request,
+    request: PruneRequest,
     interval: float = _INTERVAL,
     report: Callable[[str], None] | None = None,
 ) -> Json:
@@ -92,7 +92,7 @@ async def prune(
     }
 
 
-async def _require_quiet(cluster: Cluster, request: Request) -> None:
+async def _require_quiet(cluster: Cluster, request: PruneRequest) -> None:
     """Raise RefusedError while a Job may be writing directories that no status names yet."""
     for job in await cluster.list("batch/v1", "Job", request.namespace):
         labels = job["spec"]["template"]["metadata"].get("labels", {})
@@ -119,7 +119,9 @@ async def _operator_image(cluster: Cluster, namespace: str) -> str:
     return str(images[0]) if images else released.OPERATOR_IMAGE
 
 
-def _job(request: Request, image: str, claim: Json, owners: list[Json], used: Directories) -> Json:
+def _job(
+    request: PruneRequest, image: str, claim: Json, owners: list[Json], used: Directories
+) -> Json:
     modes = claim.get("spec", {}).get("accessModes", [])
     volume = Volume(request.claim, claim["metadata"]["uid"], "ReadWriteMany" not in modes)
     model = next(_valid(owners), None)

@@ -42,7 +42,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Source:
+class SnapshotSource:
     """Where a snapshot is read from.
 
     Attributes:
@@ -56,7 +56,7 @@ class Source:
     operator_namespace: str
 
 
-async def read(source: Source, name: str) -> Snapshot:
+async def read(source: SnapshotSource, name: str) -> Snapshot:
     """Everything that is kept of a resource; what cannot be read becomes a note."""
     kept = Snapshot()
     try:
@@ -73,7 +73,7 @@ async def read(source: Source, name: str) -> Snapshot:
     return kept
 
 
-async def _pod(source: Source, kept: Snapshot, pod: Json) -> None:
+async def _pod(source: SnapshotSource, kept: Snapshot, pod: Json) -> None:
     """Keep the end of a pod's log, also of the run before a restart, and a server's metrics."""
     namespace, name = source.namespace, pod["metadata"]["name"]
     for container in started(pod):
@@ -102,7 +102,7 @@ async def _log(cluster: Cluster, container: ContainerRun, *, previous: bool) -> 
         lines //= 2
 
 
-async def _events(source: Source, kept: Snapshot, name: str, pods: set[str]) -> None:
+async def _events(source: SnapshotSource, kept: Snapshot, name: str, pods: set[str]) -> None:
     try:
         events = await source.cluster.list("events.k8s.io/v1", "Event", source.namespace)
     except ClusterError as error:
@@ -117,7 +117,7 @@ async def _events(source: Source, kept: Snapshot, name: str, pods: set[str]) -> 
     kept.events = sorted(concerned, key=lambda item: item["at"])
 
 
-async def _operator(source: Source, kept: Snapshot, name: str) -> None:
+async def _operator(source: SnapshotSource, kept: Snapshot, name: str) -> None:
     """Keep the operator's log lines with the resource's name, and no metrics of others."""
     place = source.operator_namespace
     try:

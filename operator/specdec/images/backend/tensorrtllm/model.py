@@ -28,7 +28,7 @@ from reference_engine.inputs import Call, Inputs
 from reference_engine.llama import Llama
 from reference_engine.outbox import Answer, Exchange, Outbox
 from reference_engine.request import Listener, Request, Ticket, Update
-from reference_engine.scheduler import Limits, Scheduler
+from reference_engine.scheduler import Scheduler, SchedulerLimits
 from reference_engine.simulated_rank import SimulatedRank
 from reference_engine.weights import load
 
@@ -114,7 +114,7 @@ class TritonPythonModel:
             raise pb_utils.TritonModelException(f"{self._name}: {error}") from None
         settings = self._settings
         self._rank = self._simulated_rank()
-        limits = Limits(
+        limits = SchedulerLimits(
             settings.kv_tokens,
             settings.kv_reuse,
             settings.max_queue,

@@ -145,7 +145,7 @@ class Tokenizer:
         self.pad_id = self.end_id if pad is None else int(pad)
 
 
-class Limits:
+class TextLimits:
     """How much text a request may bring, which is known before any of it becomes tokens.
 
     Args:

@@ -35,7 +35,7 @@ _OPTIONAL = (
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """Where a report is read from.
 
     Attributes:
@@ -51,7 +51,7 @@ class Source:
     is_current: Callable[[Json], bool]
 
 
-async def read(source: Source, name: str) -> Material:
+async def read(source: ReportSource, name: str) -> Material:
     """Everything about one resource.
 
     Raises:
@@ -63,12 +63,12 @@ async def read(source: Source, name: str) -> Material:
     facts = await reading.read(cluster, namespace, source.operator_namespace, source.is_current)
     operators = facts.operators if isinstance(facts.operators, list) else []
     place = operators[0]["metadata"]["namespace"] if operators else source.operator_namespace
-    kept = await snapshot.read(snapshot.Source(cluster, namespace, place), name)
+    kept = await snapshot.read(snapshot.SnapshotSource(cluster, namespace, place), name)
     objects = [body, *operators, *await _objects(source, body, kept.notes)]
     return Material(_about(facts, name), reading.output(facts), objects, kept)
 
 
-async def _objects(source: Source, body: Json, notes: list[str]) -> list[Json]:
+async def _objects(source: ReportSource, body: Json, notes: list[str]) -> list[Json]:
     cluster, namespace = source.cluster, source.namespace
     name = body["metadata"]["name"]
 
@@ -91,7 +91,7 @@ async def _objects(source: Source, body: Json, notes: list[str]) -> list[Json]:
     return list(distinct.values())
 
 
-async def _children(source: Source, name: str, notes: list[str]) -> list[Json]:
+async def _children(source: ReportSource, name: str, notes: list[str]) -> list[Json]:
     """Jobs and pods, also of Jobs that several resources share."""
     try:
         children = await status.list_children(source.cluster, source.namespace, name)
@@ -102,7 +102,7 @@ async def _children(source: Source, name: str, notes: list[str]) -> list[Json]:
     return children.jobs + children.pods
 
 
-async def _claim(source: Source, body: Json, notes: list[str]) -> list[Json]:
+async def _claim(source: ReportSource, body: Json, notes: list[str]) -> list[Json]:
     """The claim of the resource, which may be the user's own."""
     given = body["spec"].get("storage", {}).get("existingClaim")
     name = given or f"{body['metadata']['name']}-models"

@@ -35,7 +35,7 @@ from tensorrtllm.reference_engine.config import EngineConfig
 from tensorrtllm.reference_engine.errors import EngineError, RequestError
 from tensorrtllm.reference_engine.llama import Llama
 from tensorrtllm.reference_engine.sampling import Sampling
-from tensorrtllm.reference_engine.scheduler import Limits, Scheduler
+from tensorrtllm.reference_engine.scheduler import Scheduler, SchedulerLimits
 from tensorrtllm.reference_engine.weights import load
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -279,7 +279,7 @@ def _scheduler(checkpoint: Path, output: Path, settings: Settings) -> Scheduler:
         }
     )
     model = Llama(EngineConfig.read(output), load(output / "rank0.engine"))
-    return Scheduler(model, Limits(settings.kv_tokens, settings.kv_reuse))
+    return Scheduler(model, SchedulerLimits(settings.kv_tokens, settings.kv_reuse))
 
 
 def _flag(values: dict[str, Any], name: str) -> bool:

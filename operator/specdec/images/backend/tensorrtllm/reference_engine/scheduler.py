@@ -26,7 +26,7 @@ FAILED = RequestError("the engine failed on this request; see the server's log",
 
 
 @dataclass(frozen=True)
-class Limits:
+class SchedulerLimits:
     """Bounds of a scheduler.
 
     Attributes:
@@ -52,7 +52,9 @@ class Scheduler:
     Any thread may call `submit`. The scheduler's own thread calls the listeners.
     """
 
-    def __init__(self, model: Llama, limits: Limits, lookahead: Lookahead | None = None) -> None:
+    def __init__(
+        self, model: Llama, limits: SchedulerLimits, lookahead: Lookahead | None = None
+    ) -> None:
         config: EngineConfig = model.config
         budget = limits.kv_tokens or config.max_batch_size * (config.max_seq_len + 256)
         self._model = model

@@ -9,8 +9,8 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 from specdec_text import (
-    Limits,
     TextError,
+    TextLimits,
     Tokenizer,
     is_true,
     number,
@@ -41,7 +41,9 @@ class TritonPythonModel:
                 parameter(config, "tokenizer_dir"),
                 add_special_tokens=is_true(parameter(config, "add_special_tokens", "true")),
             )
-            self._limits = Limits(number(config, "max_seq_len"), self._tokenizer.bytes_per_token)
+            self._limits = TextLimits(
+                number(config, "max_seq_len"), self._tokenizer.bytes_per_token
+            )
         except TextError as error:
             raise pb_utils.TritonModelException(str(error)) from error
 
