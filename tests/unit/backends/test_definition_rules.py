@@ -22,6 +22,16 @@ from support.simulated_cluster import IMAGES
 OTHERS = ("UnsupportedMethod", "UnsupportedGpu", "InvalidDevices")
 
 
+# Rules of a method refuse these, with the remedy of a rule of the tables.
+_OF_METHODS = ("redrafter-over-pipeline", "target-without-reuse")
+OF_TABLES = [
+    case
+    for case in crd_cases.bad()
+    if case.name not in _OF_METHODS
+    and any(case.field == f"spec.{r.field}" and case.message in r.message for r in rules())
+]
+
+
 def parsed(case: Case) -> SpeculativeModel:
     body = case.resource()
     body["metadata"] |= {"namespace": "default", "uid": "0"}
@@ -65,6 +75,14 @@ def test_the_spec_is_evaluated_as_the_api_server_stores_it(case: Case) -> None:
 @pytest.mark.parametrize("case", crd_cases.good(), ids=lambda case: case.name)
 def test_a_good_resource_breaks_no_rule(case: Case) -> None:
     assert definition.problem(parsed(case), IMAGES) is None
+
+
+@pytest.mark.parametrize("case", OF_TABLES, ids=lambda case: case.name)
+def test_the_accept_stage_refuses_what_the_api_server_refuses(case: Case) -> None:
+    cause = validation.first_problem(parsed(case), IMAGES)
+    assert cause is not None
+    assert cause.message.startswith(f"{case.field}: ")
+    assert case.message in cause.message
 
 
 def test_a_rule_that_cannot_be_evaluated_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,6 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 @pytest.mark.parametrize(
     ("method", "version", "path", "value", "sentence"),
     [
-        ("NGram", "1.2.1", "target.parallelism.pipeline", 2, "pipeline to 1 and raise tensor"),
-        ("NGram", "1.2.1", "target.gpu.deviceIds", [1], "backend PyTorch uses the first"),
-        ("NGram", "1.2.1", "serving.nodesPerReplica", 2, "set serving.nodesPerReplica to 1"),
-        ("NGram", "1.2.1", "target.quantization.method", "FP8", "already quantized"),
-        ("NGram", "1.2.1", "target.quantization.kvCache", "INT8", "caches Auto and FP8"),
-        ("NGram", "1.2.1", "target.engine.workers", 2, "builds no engine: remove target.engine"),
         (
             "NGram",
             "1.2.1",
@@ -33,9 +27,6 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
         ),
         ("NGram", "1.2.1", "target.dtype", "Float32", "Auto, Float16, BFloat16: choose one"),
         ("NGram", "1.2.1", "speculation.maxDraftTokens", None, "set maxDraftTokens"),
-        ("NGram", "1.2.1", "speculation.draftTokens", 2, "draftTokens: no request to backend"),
-        ("NGram", "1.2.1", "speculation.draftLengthPolicy", {}, "draftLengthPolicy: no request"),
-        ("NGram", "1.2.1", "benchmark.mode", "OnReady", "or benchmark.mode to Disabled"),
         (
             "NGram",
             "1.2.1",
@@ -145,23 +136,6 @@ from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
             None,
             "draftTarget.draft and maxDraft",
         ),
-        (
-            "DraftTarget",
-            "1.2.1",
-            "speculation.draftTarget.draft.parallelism",
-            {"tensor": 2},
-            "draft has only source and limits",
-        ),
-        ("DraftTarget", "1.2.1", "speculation.draftTarget.acceptance", "Logits", "remove dr"),
-        ("DraftTarget", "1.2.1", "speculation.draftTarget.rowsPerCall", 2, "without a BLS"),
-        (
-            "NGram",
-            "1.2.1",
-            "speculation.method",
-            "Medusa",
-            "builds none: choose Eagle3 with EAGLE-3",
-        ),
-        ("NGram", "1.2.1", "speculation.method", "Lookahead", "choose method NGram"),
         ("PARD", "1.3.0", "runtime.version", "1.2.1", "DraftTarget, Eagle3, MTP, NGram, None"),
         ("NGram", "1.2.1", "runtime.version", "0.21.0", "knows 1.1.0, 1.2.1"),
         ("NGram", "1.2.1", "runtime.version", "1.0.0", "knows 1.1.0, 1.2.1"),
@@ -173,24 +147,6 @@ def test_bad_input_is_one_sentence(
     message = problem(put(pytorch(method, version), path, value))
     assert sentence in message
     assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "sentence"),
-    [
-        ("runtime.instances", 2, "trtllm-serve has one instance: set runtime.instances to 1"),
-        ("serving.nodesPerReplica", 2, "set serving.nodesPerReplica to 1"),
-        ("serving.openAI", {}, "trtllm-serve serves the OpenAI API itself: remove serving.openAI"),
-        ("serving.tls", {"secretName": "tls"}, "has no gRPC port to encrypt: remove serving.tls"),
-        ("serving.http", "HealthOnly", "over HTTP only: set serving.http to Open"),
-        ("serving.streaming", False, "set serving.streaming to true"),
-        ("runtime.parameters", {"enable_lora": "true"}, "name adapters by paths in the server"),
-    ],
-)
-def test_trtllm_serve_refuses_fields_of_triton(path: str, value: Any, sentence: str) -> None:
-    cr = put(pytorch("NGram"), "runtime.frontend", "TrtllmServe")
-    assert problem(cr) == ""
-    assert sentence in problem(put(cr, path, value))
 
 
 @pytest.mark.parametrize(

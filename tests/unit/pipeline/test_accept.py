@@ -22,11 +22,6 @@ def target(**fields: Any) -> dict[str, Any]:
 
 
 BAD = [
-    (
-        {"runtime": {"backend": "PyTorch", "frontend": "TrtllmServe", "instances": 2}},
-        "InvalidSpec",
-        "set runtime.instances to 1 and raise serving.replicas, or set runtime.frontend to Triton",
-    ),
     ({"runtime": {"backend": "Reference", "version": "9.9.9"}}, "UnsupportedVersion", "9.9.9"),
     (
         {

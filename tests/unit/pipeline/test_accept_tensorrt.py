@@ -9,7 +9,6 @@ from unit.pipeline.tensorrt import put, tensorrt
 
 DRAFT_BLOCK = "speculation.draftTarget"
 TENSORRT_BAD = [
-    ("None", "gpu", {}, "InvalidSpec", "spec.gpu.product: engines run only on"),
     ("None", "gpu.product", "Tesla-V100-SXM2-16GB", "UnsupportedGpu", "needs compute capability"),
     (
         "None",
@@ -63,13 +62,6 @@ TENSORRT_BAD = [
     (
         "None",
         "target.quantization",
-        {"method": "INT8SQ", "kvCache": "INT8"},
-        "InvalidSpec",
-        "spec.target.quantization.kvCache: paged context attention cannot read an INT8 cache",
-    ),
-    (
-        "None",
-        "target.quantization",
         {"method": "INT4AWQ", "kvCache": "FP8"},
         "InvalidSpec",
         "kvCache of the target is FP8 with method INT4AWQ, and paged context attention reads an "
@@ -93,20 +85,6 @@ TENSORRT_BAD = [
         "InvalidSpec",
         "with pagedContextFmha it needs an FP8 cache, but quantization.kvCache is Auto: set "
         "kvCache to FP8, or fp8ContextFmha to false",
-    ),
-    (
-        "None",
-        "target.limits",
-        limits(maxNumTokens=255),
-        "InvalidSpec",
-        "spec.target.limits.maxNumTokens: a prompt longer than limits.maxNumTokens does not fit",
-    ),
-    (
-        "DraftTarget",
-        f"{DRAFT_BLOCK}.draft.limits",
-        limits(maxNumTokens=511),
-        "InvalidSpec",
-        "raise draft.limits.maxNumTokens to draft.limits.maxSeqLen",
     ),
     (
         "Eagle",
