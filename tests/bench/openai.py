@@ -27,7 +27,7 @@ import numpy as np
 
 from bench.baseline.load import serving as triton
 from bench.client import CHUNK_SECONDS, stamping
-from specdec.client.model_names import BLS, PREPROCESSING
+from specdec.triton.model_names import BLS, PREPROCESSING
 from support.bench_report import Report
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.processor_time import processor_seconds

@@ -19,11 +19,13 @@ from unittest.mock import patch
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.api.source import Source
+from specdec.backends import repository as engines_repository
 from specdec.backends.tensorrt import image
+from specdec.pipeline.stage import Context
 from specdec.pipeline.stages import repository
 from specdec.tools.dry_run.plan import repository as repository_files
 from specdec.triton import launch, library
-from specdec.triton.repository import RepositoryPlan, render
+from specdec.triton.repository import render
 from support.documents import load
 from support.simulated_cluster import FACTS, World
 
@@ -108,7 +110,8 @@ def generate(case: str) -> Generated:
         # Other tests cover the expectations of a release on its image.
         patch.object(image, "expectations", lambda version: {"version": version}),
         # Every step of a case renders the same files.
-        patch.object(repository, "_render", cache(_render)),
+        patch.object(engines_repository, "_rendered", cache(render)),
+        patch.object(repository, "_files", _without_programs),
         # Other tests cover the programs, which would appear in the files of every server.
         patch.object(launch, "program", lambda name: f"# {name}\n"),
         # A golden file must not change with the library's sources.
@@ -136,5 +139,6 @@ def _json(body: Any) -> dict[str, Any]:
     return copied
 
 
-def _render(plan: RepositoryPlan) -> dict[str, str]:
-    return {path: text for path, text in render(plan).items() if not path.endswith(".py")}
+def _without_programs(context: Context) -> dict[str, str]:
+    files = backends.of(context.model).repository(context.model, context.facts)
+    return {path: text for path, text in files.items() if not path.endswith(".py")}

@@ -10,12 +10,12 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import Any, Self
 
-from specdec.client.model_names import BLS
 from specdec.client.request import Request
 from specdec.images.openai import __main__ as program
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.request import Served
 from specdec.triton import contract
+from specdec.triton.model_names import BLS
 
 HOLD, ENDLESS = "hold on", "endless"
 _RELEASE = "1.2.1"

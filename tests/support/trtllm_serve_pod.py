@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.api import names
-from specdec.desired.trtllm_serve import PORT, PORTS
+from specdec.servers.trtllm_serve.serving import PORT, PORTS
 from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.triton import start
 from support import trtllm_serve
@@ -111,9 +111,10 @@ class Pod:
 
     def probe(self, name: str) -> str:
         """Run a probe of the server's container once; return its message, empty on success."""
-        command = self._mapped(self.server[f"{name}Probe"]["exec"]["command"])
+        *command, plan = self.server[f"{name}Probe"]["exec"]["command"]
+        fields = {**json.loads(plan), "port": self._ports[PORT]}
         done = subprocess.run(
-            local(command),
+            local([*command, json.dumps(fields)]),
             capture_output=True,
             text=True,
             check=False,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.processes import DEADLINE_SECONDS, until
+from specdec.servers.bls.serving import TOKEN
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import Programs, programs
 from specdec.triton.repository import RepositoryPlan
@@ -110,7 +111,7 @@ def pod(server: Server, folder: Path, **changes: Any) -> Pod:
     fields: dict[str, Any] = {"attempt_seconds": 3.0, "patience_seconds": PATIENCE} | changes
     fields |= {"http_port": server.http_port, "metrics_port": server.metrics_port}
     fields |= {"grpc_port": server.grpc_port}
-    return Pod(server, programs(PLAIN, ENGINES, **fields), folder)
+    return Pod(server, programs(PLAIN, ENGINES, TOKEN, **fields), folder)
 
 
 def simulated(plan: RepositoryPlan, *, ready_early: bool, **changes: Any) -> RepositoryPlan:

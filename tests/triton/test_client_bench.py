@@ -15,9 +15,9 @@ from specdec.client.connection import Connection
 from specdec.client.load import Settings, measure
 from specdec.client.load.endpoint import Protocol, endpoint
 from specdec.client.load.exchange import OUTPUTS, sample
-from specdec.client.model_names import BLS
 from specdec.client.sampling import strings
 from specdec.tools.cli.app import app
+from specdec.triton.model_names import BLS
 from support.triton_server import Server
 
 COUNTS = ("draft_tokens", "accepted_tokens", "rounds", "generated_tokens")

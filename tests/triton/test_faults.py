@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from cluster.processes import DEADLINE_SECONDS, until
+from specdec.servers.bls.serving import TOKEN
 from specdec.triton.layout import PLAIN
 from specdec.triton.probes import programs
 from specdec.triton.repository import RepositoryPlan, render
@@ -85,7 +86,7 @@ def test_answers_go_on_when_the_draft_is_killed(
 def probe(server: Server) -> str:
     """Run the liveness probe and return its message, which is empty for a healthy server."""
     program = programs(
-        PLAIN, [TARGET], attempt_seconds=1, patience_seconds=60, http_port=server.http_port
+        PLAIN, [TARGET], TOKEN, attempt_seconds=1, patience_seconds=60, http_port=server.http_port
     ).liveness
     done = subprocess.run(
         local(program), capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False

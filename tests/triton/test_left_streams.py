@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cluster.processes import DEADLINE_SECONDS, until
-from specdec.client.model_names import BLS, ENSEMBLE, TARGET
 from specdec.images.serving import streams
+from specdec.triton.model_names import BLS, ENSEMBLE, TARGET
 from specdec.triton.repository import RepositoryPlan
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR

@@ -25,14 +25,15 @@ from specdec.client.generate import Protocol
 from specdec.client.grpc_calls import Server as GrpcServer
 from specdec.client.llm_api_path import LlmApiModel
 from specdec.client.load import Settings, measure
-from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
 from specdec.images.serving import engines
 from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
+from specdec.servers.llm_api.serving import TOKEN
 from specdec.tools.dry_run.plan import ResourcePlan as DryRun
+from specdec.triton.model_names import BLS
 from support.planned_samples import NAMESPACE, planned
 from support.shipped_pair import PAIR
 from support.triton_server import Server, ServerError
@@ -176,7 +177,9 @@ def test_bad_requests_are_refused_in_a_sentence(server: Server) -> None:
 
 def test_the_startup_probe_gets_a_token(server: Server, tmp_path: Path) -> None:
     engines.STATE = tmp_path / "state"
-    plan = engines.Plan(server.http_port, server.metrics_port, (MODEL,), 30.0, 60.0, answer="text")
+    plan = engines.Plan(
+        server.http_port, server.metrics_port, (MODEL,), 30.0, 60.0, TOKEN.request, TOKEN.output
+    )
     assert engines.startup(plan) == ""
     assert engines.readiness(plan) == ""
 

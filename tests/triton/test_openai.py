@@ -17,8 +17,8 @@ from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.connection import of_url
 from specdec.client.dataset import Entry
 from specdec.client.load import Settings, measure
-from specdec.client.model_names import BLS
 from specdec.client.verification import Options, verify
+from specdec.triton.model_names import BLS
 from specdec.triton.repository import RepositoryPlan
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import tritonclient.grpc as grpc
 
-from specdec.client.model_names import BLS
 from specdec.triton import contract
+from specdec.triton.model_names import BLS
 from support.triton_client import Arrays, RefusedError, ask, text
 from support.triton_server import Server
 

@@ -93,7 +93,7 @@ class Support:
         folders: folders of scripts and templates in an image; the first that exists is used.
         candidates: versions of which only release candidates exist.
         unserved: releases that the backend does not serve although their images exist.
-        fronts: by `spec.runtime.frontend`, the name of the front end that its servers run.
+        fronts: by `spec.runtime.frontend`, the kind of its servers: a package of `servers`.
         triton: the release of Triton in every image; empty if the tag of an image has it.
         deprecation: why a later release will not serve the backend; empty if it will.
         deprecation_link: the link to the announcement of the deprecation.
@@ -134,7 +134,7 @@ class Support:
         return first is not None and at_least(version, first)
 
     def front(self, frontend: str) -> str:
-        """The name of the front end; that of Triton if the backend lacks the given one."""
+        """The kind of server; that of Triton if the backend lacks the given front end."""
         return self.fronts.get(frontend, self.fronts[_TRITON])
 
     def image(self, version: str, frontend: str = _TRITON) -> str:
@@ -172,7 +172,7 @@ def matrix() -> dict[Backend, Support]:
             folders=tuple(ImageFolders(**folders) for folders in row.get("folders", ())),
             candidates=tuple(row.get("candidates", ())),
             unserved=tuple(Unserved(**entry) for entry in row.get("unserved", ())),
-            fronts=row.get("fronts", {_TRITON: _TRITON}),
+            fronts=row["fronts"],
             triton=row.get("triton", ""),
             deprecation=row.get("deprecation", ""),
             deprecation_link=row.get("deprecationLink", ""),

@@ -6,6 +6,7 @@ method locates it. Callers use attributes and never compare the name.
 
 from importlib import import_module
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.backends import programs
@@ -13,7 +14,6 @@ from specdec.backends.facts import Facts
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.desired.serving import Revision
-from specdec.triton.repository import MODELS
 
 __all__ = [
     "Backend",
@@ -38,7 +38,7 @@ def method(model: SpeculativeModel) -> MethodDefinition:
 
 def desired_revisions(model: SpeculativeModel, facts: Facts) -> tuple[Revision, ...]:
     """The desired revision of each server of the service, the target's first."""
-    servers = of(model).ranks(model).servers
+    plans, models = of(model).ranks(model).servers, servers.of(model).serving.models
     roles = names.servers(model)
     return tuple(
         Revision(
@@ -47,11 +47,12 @@ def desired_revisions(model: SpeculativeModel, facts: Facts) -> tuple[Revision, 
             server.gpus,
             server.launch,
             role,
-            folder=role if len(servers) > 1 else "",
+            folder=role if len(plans) > 1 else "",
             product=model.gpu(role).product,
-            engines=tuple(MODELS[each] for each in server.gpu_device_ids)
-            if len(servers) == 1
-            else (MODELS["target"],),
+            # A server of one model has it by the name of the target, whatever its role is.
+            engines=tuple(models[each] for each in server.gpu_device_ids if each in models)
+            if len(plans) == 1
+            else (models["target"],),
         )
-        for role, server in zip(roles, servers, strict=True)
+        for role, server in zip(roles, plans, strict=True)
     )

@@ -15,7 +15,6 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import Rule
 from specdec.desired.engine import Needs
 from specdec.triton.layout import RankPlan
-from specdec.triton.repository import Plan
 
 
 class Backend(Protocol):
@@ -85,8 +84,11 @@ class Backend(Protocol):
         None if the image is one of this release's own, or if the backend runs no build Job.
         """
 
-    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
-        """The model repositories that serve the engines in `facts`, by folder.
+    def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
+        """The files that the servers read beside checkpoints and engines: path -> text.
 
-        If one server has all models, there is one repository, whose folder is the empty string.
+        If the service has several servers, the files of each are in a folder of its own.
+
+        Raises:
+            ValueError: a value of the spec cannot be written, or cannot be served.
         """

@@ -1,6 +1,8 @@
 """The model repositories of a service, in the layout of TensorRT-LLM's Triton backend."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from specdec.api.model import SpeculativeModel
 from specdec.api.serving import Triton
@@ -10,7 +12,7 @@ from specdec.backends.facts import Facts
 from specdec.triton import library
 from specdec.triton.layout import RankPlan, Server
 from specdec.triton.plan import Parameters
-from specdec.triton.repository import ModelPlan, RepositoryPlan
+from specdec.triton.repository import ModelPlan, RepositoryPlan, render
 
 _POLICIES = {
     "GuaranteedNoEvict": "guaranteed_no_evict",
@@ -19,7 +21,24 @@ _POLICIES = {
 _MIB = 1024 * 1024
 
 
-def repositories(
+def repository(
+    model: SpeculativeModel, facts: Facts, ranks: RankPlan, *, full_calls: bool
+) -> dict[str, str]:
+    """The files of all servers: path -> text. Those of a server are below its folder."""
+    made = plans(model, facts, ranks, full_calls=full_calls)
+    return {
+        f"{folder}/{path}" if folder else path: text
+        for folder, plan in made.items()
+        for path, text in _rendered(plan).items()
+    }
+
+
+@lru_cache(maxsize=16)
+def _rendered(plan: RepositoryPlan) -> Mapping[str, str]:
+    return render(plan)
+
+
+def plans(
     model: SpeculativeModel, facts: Facts, ranks: RankPlan, *, full_calls: bool
 ) -> dict[str, RepositoryPlan]:
     """The repository of each server by its folder, which is empty for a single server.

@@ -16,10 +16,10 @@ from specdec.client.connection import Connection
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.model_names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.client.sampling import Sampling
 from specdec.client.speculate import Options, speculate
+from specdec.triton.model_names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
 
 _ENGINE_INPUTS = ("input_ids", "input_lengths", "request_output_len")
 

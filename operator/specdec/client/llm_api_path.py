@@ -13,9 +13,9 @@ from specdec.client.decoding_paths import PathAnswer, require_inputs
 from specdec.client.errors import RefusedError, UnreachableError
 from specdec.client.fronts.llm_api import MAX_TOKENS, LlmApi
 from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.model_names import TARGET
 from specdec.client.request import Request
 from specdec.client.transport import Model
+from specdec.triton.model_names import TARGET
 
 _REASON = "finish_reason"
 _ENDED_BY_LIMIT = "length"

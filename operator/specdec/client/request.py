@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from specdec.client.errors import BadRequestError
-from specdec.client.model_names import BLS, ENSEMBLE
 from specdec.client.sampling import Field, Sampling, input_name, strings
+from specdec.triton.model_names import BLS, ENSEMBLE
 
 # Optional outputs: field of `Request` -> inputs that request it, and the names of its outputs.
 _OPTIONAL_OUTPUTS = {

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.model_names import POSTPROCESSING, PREPROCESSING
 from specdec.client.sampling import Sampling, input_name, strings
+from specdec.triton.model_names import POSTPROCESSING, PREPROCESSING
 
 _OUTPUTS = (
     "INPUT_ID",

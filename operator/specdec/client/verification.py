@@ -21,8 +21,8 @@ from specdec.client.fronts.same_service import refuse_same
 from specdec.client.grpc_calls import Server
 from specdec.client.metrics import SpeculationTotals
 from specdec.client.metrics import read as read_metrics
-from specdec.client.model_names import BLS, ENSEMBLE
 from specdec.client.verification_result import Comparison, Failure, Kind, Verification, summary
+from specdec.triton.model_names import BLS, ENSEMBLE
 
 __all__ = ["Comparison", "Divergence", "Failure", "Options", "Verification", "verify"]
 

@@ -7,6 +7,7 @@ volume, to which it writes its report.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.measurement import ConfigMapKey
 from specdec.api.model import SpeculativeModel
@@ -14,10 +15,10 @@ from specdec.api.value import Value
 from specdec.desired import tls
 from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
-from specdec.desired.front import front
 from specdec.desired.network import address
 from specdec.desired.pod import Container, Volume
 from specdec.triton import contract
+from specdec.triton.model_names import BLS
 
 VERIFY, BENCHMARK = "verify", "benchmark"
 PROMPTS = "/specdec/prompts"
@@ -121,7 +122,7 @@ def verify_job(
         **given(metrics=_metrics(model, version)),
         # If a method drafts inside the engine, there are no counters, and no request can turn
         # drafting off.
-        "path": front(model).verification or model.control,
+        "path": servers.of(model).serving.verification or model.control,
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }
@@ -171,7 +172,7 @@ def report(model: SpeculativeModel, plan_hash: str) -> str:
 def _plan(
     model: SpeculativeModel, plan_hash: str, draft_tokens: int, prompts: ConfigMapKey | None
 ) -> dict[str, Any]:
-    roles, server = names.servers(model), front(model)
+    roles, server = names.servers(model), servers.of(model).serving
     grpc = server.grpc if server.grpc in server.ports else server.http
     return {
         "planHash": plan_hash,
@@ -193,19 +194,19 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     """
     if model.spec.serving.replicas != 1:
         return None
-    if front(model).proxy:
-        return address(model, "target", front(model).metrics)
+    if servers.of(model).serving.proxy:
+        return address(model, "target", servers.of(model).serving.metrics)
     if model.control != "Bls":
         return None
-    outputs = {tensor.name for tensor in contract.outputs("tensorrt_llm_bls", version)}
+    outputs = {tensor.name for tensor in contract.outputs(BLS, version)}
     # Responses have no counts by source.
     is_complete = _COUNTS in outputs and not model.spec.speculation.block.drafts_from_lookups
-    return None if is_complete else address(model, "target", front(model).metrics)
+    return None if is_complete else address(model, "target", servers.of(model).serving.metrics)
 
 
 def _service(model: SpeculativeModel, *, http: bool) -> dict[str, Any]:
     """How a benchmark reaches a service; over HTTP its client adds less overhead."""
-    server = front(model)
+    server = servers.of(model).serving
     if server.openai:
         # An endpoint with one model, which needs no name.
         at = address(model, "target", server.openai)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import given, metadata
-from specdec.desired.front import front
 from specdec.desired.openai import CONTAINER
 
 
@@ -39,10 +39,12 @@ def service(
 
 def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
     """The ports of clients and of the metrics."""
-    server = front(model)
+    server = servers.of(model).serving
+    served = {*server.clients(takes_http=model.spec.serving.takes_http), server.metrics}
     ports: list[dict[str, Any]] = [
         {"name": name, "port": server.ports[name], "targetPort": name, "protocol": "TCP"}
-        for name in server.service_ports(model)
+        for name in server.ports
+        if name in served
     ]
     if endpoint := model.spec.serving.open_ai:
         port = {"name": CONTAINER, "port": endpoint.port, "targetPort": CONTAINER}
@@ -57,7 +59,7 @@ def _ports(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 def url(model: SpeculativeModel, role: str = "target") -> str:
     """The URL of a server inside the cluster, for HTTP or, if the server accepts none, gRPC."""
-    serving, server = model.spec.serving, front(model)
+    serving, server = model.spec.serving, servers.of(model).serving
     if serving.takes_http:
         return f"http://{address(model, role, server.http)}"
     return f"{'grpcs' if serving.tls else 'grpc'}://{address(model, role, server.grpc)}"
@@ -65,7 +67,7 @@ def url(model: SpeculativeModel, role: str = "target") -> str:
 
 def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
     """The entry of a server in the status."""
-    server, settings = front(model), model.spec.serving.open_ai
+    server, settings = servers.of(model).serving, model.spec.serving.open_ai
     grpc = address(model, role, server.grpc) if server.grpc in server.ports else None
     port = settings.port if settings else server.ports.get(server.openai)
     base = f"http://{_host(model, role)}:{port}/v1" if port else None
@@ -74,7 +76,7 @@ def endpoint(model: SpeculativeModel, role: str) -> dict[str, str]:
 
 def address(model: SpeculativeModel, role: str, port: str) -> str:
     """Host and number of a port, by its name, for clients inside the cluster."""
-    return f"{_host(model, role)}:{front(model).ports[port]}"
+    return f"{_host(model, role)}:{servers.of(model).serving.ports[port]}"
 
 
 def _host(model: SpeculativeModel, role: str) -> str:

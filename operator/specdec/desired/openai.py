@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import OpenAI
-from specdec.client.model_names import BLS
 from specdec.desired.child import given
-from specdec.desired.front import front
 from specdec.desired.pod import MODELS, Container
+from specdec.triton.model_names import BLS
 
 CONTAINER = "openai"
 _TEMPLATE, _FOLDER, _FILE = "chat-template", "/specdec/chat", "chat_template.jinja"
@@ -73,7 +73,7 @@ def volumes(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
 
 
 def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[str]:
-    server = front(model)
+    server = servers.of(model).serving
     options = {
         "--served-model-name": settings.served_model_name or model.metadata.name,
         "--url": f"127.0.0.1:{server.ports[server.grpc]}",

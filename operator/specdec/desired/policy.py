@@ -6,7 +6,7 @@ from specdec.api import names
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
-from specdec.desired.front import Front, front
+from specdec.servers.kind import Serving, of
 
 _KIND = "NetworkPolicy"
 
@@ -23,14 +23,21 @@ def objects(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
     The node of a pod always reaches it, so probes and `kubectl port-forward` still work.
     """
     policy, name = model.spec.networking.network_policy, model.metadata.name
-    server = front(model)
+    server = of(model).serving
+    ports = server.clients(takes_http=model.spec.serving.takes_http)
     if kind(model) is None:
         return ()
     pods = servers(model)
     clients = [{"podSelector": {}}, *(dict(peer) for peer in policy.from_)]
     ingress: list[dict[str, Any]] = [
         # An HTTP port that only reports health is left out: its probes run inside the pod.
-        {"from": clients, "ports": [*_ports(server, *server.clients(model)), *_openai(model)]},
+        {
+            "from": clients,
+            "ports": [
+                *_ports(server, *ports),
+                *_openai(model),
+            ],
+        },
         # A scraper usually runs in another namespace, and counters are not secret.
         {"ports": _ports(server, server.metrics)},
     ]
@@ -60,5 +67,5 @@ def _openai(model: SpeculativeModel) -> list[dict[str, Any]]:
     return [{"port": endpoint.port, "protocol": "TCP"}] if endpoint else []
 
 
-def _ports(server: Front, *which: str) -> list[dict[str, Any]]:
+def _ports(server: Serving, *which: str) -> list[dict[str, Any]]:
     return [{"port": server.ports[name], "protocol": "TCP"} for name in which]

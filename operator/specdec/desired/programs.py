@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired.child import metadata
-from specdec.desired.front import front
 from specdec.triton import launch
 
 COMPONENT = "programs"
@@ -52,4 +52,4 @@ def _digest(sources: tuple[tuple[str, str], ...]) -> str:
 
 
 def _sources(model: SpeculativeModel) -> Mapping[str, str]:
-    return {file: launch.program(file) for file in front(model).files}
+    return {file: launch.program(file) for file in servers.of(model).serving.files}

@@ -1,10 +1,10 @@
 """The container of the proxy in front of a server that listens on localhost only."""
 
+from specdec import servers
 from specdec.api.model import SpeculativeModel
-from specdec.desired import trtllm_serve
-from specdec.desired.front import front
 from specdec.desired.openai import probe
 from specdec.desired.pod import Container
+from specdec.servers.kind import Proxy
 
 CONTAINER = "proxy"
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
@@ -22,8 +22,8 @@ def containers(
         linger_seconds: a stopping proxy accepts requests for this time, until no Service leads
             clients to it. Then it gets SIGTERM and finishes its answers.
     """
-    server = front(model)
-    if not server.proxy:
+    server = servers.of(model).serving
+    if server.proxy is None:
         return ()
     ports = [
         {"name": name, "containerPort": port, "protocol": "TCP"}
@@ -34,7 +34,7 @@ def containers(
             name=CONTAINER,
             image=image,
             pull_policy=model.spec.runtime.pull_policy,
-            command=_command(model, checkpoint),
+            command=_command(model, server.proxy, checkpoint),
             resources=_RESOURCES,
             extra={
                 "ports": ports,
@@ -46,12 +46,12 @@ def containers(
     )
 
 
-def _command(model: SpeculativeModel, checkpoint: str) -> list[str]:
-    server, serving = front(model), model.spec.serving
+def _command(model: SpeculativeModel, proxy: Proxy, checkpoint: str) -> list[str]:
+    server, serving = servers.of(model).serving, model.spec.serving
     options = {
         "--served-model-name": model.metadata.name,
-        "--upstream": f"{trtllm_serve.ADDRESS}:{trtllm_serve.PORT}",
-        "--upstream-model": trtllm_serve.served_name(checkpoint),
+        "--upstream": proxy.address,
+        "--upstream-model": proxy.model(checkpoint),
         "--port": server.ports[server.http],
         "--metrics-port": server.ports[server.metrics],
         # The requests that run and those that wait: the server itself has no limit.

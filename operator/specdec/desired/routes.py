@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from specdec import servers
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import GatewayRoute, IngressRoute
 from specdec.desired.child import given, metadata
-from specdec.desired.front import Front, front
+from specdec.servers.kind import Serving
 
 
 def kind(model: SpeculativeModel) -> str | None:
@@ -23,7 +24,11 @@ def objects(model: SpeculativeModel, share: int = 0) -> tuple[dict[str, Any], ..
 
     `share` is the percentage of the route's requests that now go to the resource of the split.
     """
-    networking, name, port = model.spec.networking, model.metadata.name, _port(front(model))
+    networking, name, port = (
+        model.spec.networking,
+        model.metadata.name,
+        _port(servers.of(model).serving),
+    )
     if networking.gateway is not None:
         route = _http_route(networking.gateway, name, share, port)
         return (_object(model, "HTTPRoute", route),)
@@ -49,7 +54,7 @@ def sends_to(route: Mapping[str, Any], name: str) -> bool:
     return any(backend["name"] == name and backend.get("weight", 1) > 0 for backend in backends)
 
 
-def _port(server: Front) -> int:
+def _port(server: Serving) -> int:
     return server.ports[server.http]
 
 

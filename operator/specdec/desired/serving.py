@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
-from specdec.desired import openai, packages, pod, programs, proxy, tls
+from specdec.desired import openai, packages, pod, probes, programs, proxy, tls
 from specdec.desired import sidecars as user_sidecars
 from specdec.desired.child import given, metadata
-from specdec.desired.front import front
 from specdec.desired.pod import Container, Placement, Volume
+from specdec.servers.kind import Serving, Start, Stopping
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
-from specdec.triton.repository import TARGET
 
 CONTAINER = "server"
 # Seconds that a stopping server goes on serving, until no endpoint leads new clients to it.
@@ -38,7 +38,7 @@ class Revision:
 
     `role` is the model that the server is for. `folder` is the part of the repository that it
     serves; empty means all of it. `product` is the GPU product that its engines are built for.
-    `engines` are the Triton models that must give tokens.
+    `engines` are the models that the probes ask for a token.
     `certificate` is the fingerprint of the certificate files for which pods were last replaced.
     `operator_image` and `checkpoint`, the directory of the target's checkpoint, are for the OpenAI
     endpoint, and for front ends that read the checkpoint themselves.
@@ -52,7 +52,7 @@ class Revision:
     folder: str = ""
     product: str | None = None
     certificate: str = ""
-    engines: tuple[str, ...] = (TARGET,)
+    engines: tuple[str, ...] = ()
     operator_image: str = ""
     checkpoint: str = ""
 
@@ -222,26 +222,31 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     serving = model.spec.serving
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
-    server = front(model)
+    server = servers.of(model).serving
     command = server.command(
-        revision.launch,
-        revision.directory,
-        checkpoint=revision.checkpoint,
-        target=model.spec.target,
-        exit_timeout_seconds=drain,
-        connection_age_seconds=connection_age_seconds(model),
-        tls=tls.files(model),
-        health_only=not serving.takes_http,
-        log_verbose=serving.triton.log_verbose if serving.triton else 0,
+        Start(
+            revision.launch,
+            revision.directory,
+            checkpoint=revision.checkpoint,
+            target=model.spec.target,
+            exit_timeout_seconds=drain,
+            connection_age_seconds=connection_age_seconds(model),
+            tls=tls.files(model),
+            health_only=not serving.takes_http,
+            log_verbose=serving.triton.log_verbose if serving.triton else 0,
+        )
     )
     secure = tls.server(model)
     # The hook ends before the grace period does, even when the server does not.
     stop = server.pre_stop(
-        revision.launch,
-        linger_seconds=_LINGER,
-        reconnect_seconds=reconnect_seconds(model),
-        exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
-        **server.drain_ports(model),
+        Stopping(
+            revision.launch,
+            linger_seconds=_LINGER,
+            reconnect_seconds=reconnect_seconds(model),
+            exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
+            # The clients of the OpenAI endpoint count too, so that it ends before the server.
+            client_ports=(serving.open_ai.port,) if serving.open_ai else (),
+        )
     )
     return Container(
         name=CONTAINER,
@@ -264,8 +269,9 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         resources=_resources(model, revision),
         models_read_only=True,
         extra={
-            **given(ports=server.container_ports()),
-            **server.probes(
+            **given(ports=[] if server.proxy else container_ports(server)),
+            **probes.probes(
+                server,
                 revision.launch,
                 revision.engines,
                 checkpoint=revision.checkpoint,
@@ -278,9 +284,17 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     )
 
 
+def container_ports(server: Serving) -> list[dict[str, Any]]:
+    """The ports of a container that has all ports of the server."""
+    return [
+        {"name": name, "containerPort": port, "protocol": "TCP"}
+        for name, port in server.ports.items()
+    ]
+
+
 def _packages(model: SpeculativeModel) -> bool:
     """Whether the server imports TensorRT-LLM's Python package in an image of Triton."""
-    return front(model).packages and packages.needed(model)
+    return servers.of(model).serving.packages and packages.needed(model)
 
 
 def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:
@@ -290,7 +304,7 @@ def extra_mounts(model: SpeculativeModel) -> list[dict[str, Any]]:
 
 def variables(model: SpeculativeModel, revision: Revision) -> list[dict[str, str]]:
     """Environment of every container that runs MPI ranks of the server."""
-    values = front(model).environment(revision.launch)
+    values = servers.of(model).serving.environment(revision.launch)
     return [
         *({"name": name, "value": value} for name, value in values.items()),
         *pod.hidden_gpus(_resources(model, revision)),

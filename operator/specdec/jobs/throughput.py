@@ -21,9 +21,9 @@ from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel,
 from specdec.client.errors import ClientError, UnreachableError
 from specdec.client.grpc_calls import Server
 from specdec.client.llm_api_path import LlmApiModel
-from specdec.client.model_names import BLS
 from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
+from specdec.triton.model_names import BLS
 
 FAILED = BenchmarkReason.BENCHMARK_FAILED
 _DIGEST_CHARACTERS = 10

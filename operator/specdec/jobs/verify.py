@@ -26,15 +26,14 @@ from specdec.client.divergence import Divergence
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import Inference, infer
-from specdec.client.model_names import BLS
 from specdec.client.sampling import Sampling
 from specdec.client.verification import Options, verify
 from specdec.client.verification_result import Verification
 from specdec.jobs import measurement_common, result, verify_counts, verify_openai
 from specdec.jobs.result import JobError, progress
+from specdec.triton.model_names import BLS, TARGET
 
 FAILED = VerificationReason.VERIFICATION_FAILED
-_ENGINE = "tensorrt_llm"
 _CONCURRENCY = 4
 # The speed is measured with this many prompts, one at a time, on both decoding paths.
 _TIMED_PROMPTS = 8
@@ -244,7 +243,7 @@ async def _engine_steps(plan: Plan, entries: Sequence[Entry]) -> Json:
     generated = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:
-        config = await server.config(_ENGINE)
+        config = await server.config(TARGET)
         streams = bool(config.model_transaction_policy.decoupled)
         for entry in entries:
             try:

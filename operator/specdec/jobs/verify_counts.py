@@ -16,9 +16,9 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import RefusedError
 from specdec.client.metrics import SourceTotals
-from specdec.client.model_names import TARGET
 from specdec.client.verification_result import Verification
 from specdec.jobs.result import JobError
+from specdec.triton.model_names import TARGET
 
 _MESSAGE_CHARACTERS = 300
 

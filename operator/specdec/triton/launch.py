@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 
 from specdec.triton.layout import Launch, Mode
+from specdec.triton.model_names import DRAFT, TARGET
 
 # The default store of PMIx maps files in shared memory, which fails in some containers.
 _STORE = {"PMIX_MCA_gds": "hash"}
@@ -29,7 +30,6 @@ SPAWNED_RANKS = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     **_STORE,
 }
-_TARGET, _DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 # mpirun treats this name as its own machine and starts no remote shell for it.
 _LEADER, _WORKER = "localhost", "worker"
 
@@ -193,7 +193,7 @@ def command(
     ]
     if launch.mode is Mode.PLAIN:
         return contexts[0]
-    models = (_TARGET, _DRAFT) if launch.mode is Mode.ORCHESTRATOR else (_TARGET,)
+    models = (TARGET, DRAFT) if launch.mode is Mode.ORCHESTRATOR else (TARGET,)
     hosts = _hosts(launch)
     # Open MPI limits ranks to the number of CPUs, and a pod may have fewer CPUs than GPUs. It also
     # binds each rank to one core, with all its threads and the processes of its Python models.

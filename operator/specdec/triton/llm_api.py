@@ -10,9 +10,9 @@ from importlib import resources
 
 from specdec.triton import pbtxt
 from specdec.triton.contract import Tensor
+from specdec.triton.model_names import TARGET
 from specdec.triton.pbtxt import Batching, ModelConfig
 
-MODEL = "tensorrt_llm"
 CONFIGURATION = "model.yaml"
 # A module that the model's program imports.
 PACKAGES = "image_packages.py"
@@ -93,7 +93,7 @@ def files(plan: LlmApiPlan) -> dict[str, str]:
     """
     lists = ";".join(",".join(map(str, ids)) for ids in plan.gpu_device_ids)
     config = ModelConfig(
-        name=MODEL,
+        name=TARGET,
         backend="python",
         max_batch_size=0,
         inputs=tuple(_inputs(plan)),
@@ -110,10 +110,10 @@ def files(plan: LlmApiPlan) -> dict[str, str]:
     payload = resources.files("specdec").joinpath("images")
     program = payload.joinpath("models", "llm_api", "1", "model.py")
     return {
-        f"{MODEL}/1/model.py": program.read_text("utf-8"),
-        f"{MODEL}/1/{PACKAGES}": payload.joinpath("build", PACKAGES).read_text("utf-8"),
-        f"{MODEL}/1/{CONFIGURATION}": plan.configuration,
-        f"{MODEL}/config.pbtxt": pbtxt.model(config),
+        f"{TARGET}/1/model.py": program.read_text("utf-8"),
+        f"{TARGET}/1/{PACKAGES}": payload.joinpath("build", PACKAGES).read_text("utf-8"),
+        f"{TARGET}/1/{CONFIGURATION}": plan.configuration,
+        f"{TARGET}/config.pbtxt": pbtxt.model(config),
     }
 
 

@@ -5,6 +5,14 @@ and the file lists every parameter.
 """
 
 from specdec.triton import contract, options
+from specdec.triton.model_names import (
+    BLS,
+    DRAFT,
+    ENSEMBLE,
+    POSTPROCESSING,
+    PREPROCESSING,
+    TARGET,
+)
 from specdec.triton.plan import ModelPlan, Parameters, PlanError, RepositoryPlan
 
 # Milliseconds between two checks for cancelled calls, where lookups cancel calls. A check loops
@@ -13,9 +21,20 @@ _CANCELLATION_MS = 10
 _WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 
 
+def published(plan: RepositoryPlan) -> dict[str, Parameters]:
+    """The parameters of each model that TensorRT-LLM's backend publishes, in their order."""
+    return {
+        ENSEMBLE: (),
+        PREPROCESSING: text_parameters(PREPROCESSING, plan),
+        TARGET: engine_parameters(plan.target, plan, is_target=True),
+        POSTPROCESSING: text_parameters(POSTPROCESSING, plan),
+        BLS: bls_parameters(plan, TARGET, DRAFT),
+    }
+
+
 def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
     """Parameters of `preprocessing` or `postprocessing`."""
-    if model == "postprocessing":
+    if model == POSTPROCESSING:
         return (
             ("tokenizer_dir", plan.tokenizer_dir),
             ("skip_special_tokens", _word(plan.skip_special_tokens)),

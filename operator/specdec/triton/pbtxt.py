@@ -36,7 +36,11 @@ class Batching:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The contents of one model's `config.pbtxt`."""
+    """The contents of one model's `config.pbtxt`.
+
+    The backend of a model chooses its GPUs itself, or the model needs none. A backend that relies
+    on Triton to place instances has another kind, for example KIND_GPU.
+    """
 
     name: str
     backend: str
@@ -47,6 +51,7 @@ class ModelConfig:
     batching: Batching
     decoupled: bool | None = None
     instances: int = 1
+    instance_kind: str = "KIND_CPU"
 
 
 def quote(value: str) -> str:

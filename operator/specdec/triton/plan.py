@@ -18,13 +18,6 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class FilesPlan:
-    """Files of a server that is no tritonserver: path below the repository's root, and text."""
-
-    files: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class ModelPlan:
     """One engine and where it runs.
 

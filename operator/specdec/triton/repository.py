@@ -8,34 +8,26 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from specdec.triton import contract, library, llm_api, pbtxt
-from specdec.triton.llm_api import LlmApiPlan
+from specdec.triton import contract, library, pbtxt
+from specdec.triton.model_names import (
+    BLS,
+    DRAFT,
+    ENSEMBLE,
+    POSTPROCESSING,
+    PREPROCESSING,
+    TARGET,
+)
 from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
 from specdec.triton.pbtxt import Batching, ModelConfig
-from specdec.triton.plan import FilesPlan, ModelPlan, PlanError, RepositoryPlan
+from specdec.triton.plan import ModelPlan, PlanError, RepositoryPlan
 
 __all__ = [
-    "FilesPlan",
-    "LlmApiPlan",
     "ModelPlan",
-    "Plan",
     "PlanError",
     "RepositoryPlan",
     "libraries",
     "render",
 ]
-
-# A model repository in one of the two layouts, or files without one.
-Plan = RepositoryPlan | LlmApiPlan | FilesPlan
-
-ENSEMBLE = "ensemble"
-PREPROCESSING = "preprocessing"
-POSTPROCESSING = "postprocessing"
-TARGET = "tensorrt_llm"
-DRAFT = "tensorrt_llm_draft"
-BLS = "tensorrt_llm_bls"
-# The Triton model of each role in a server that has all roles.
-MODELS = {"target": TARGET, "draft": DRAFT}
 
 # The Python models share their tokenizer module: one source, two copies.
 _SHARED = {
@@ -46,19 +38,12 @@ _SHARED = {
 _HELPER = "tokenizer_json.py"
 
 
-def render(plan: Plan) -> dict[str, str]:
-    """Every file of the repository: path below its root -> text.
+def render(plan: RepositoryPlan) -> dict[str, str]:
+    """Every file of the layout of TensorRT-LLM's models for engines: path -> text.
 
     Raises:
         ValueError: a string of the plan cannot be written as text.
     """
-    if isinstance(plan, FilesPlan):
-        return dict(plan.files)
-    return llm_api.files(plan) if isinstance(plan, LlmApiPlan) else _files(plan)
-
-
-def _files(plan: RepositoryPlan) -> dict[str, str]:
-    """The layout of TensorRT-LLM's models for engines."""
     files = {f"{ENSEMBLE}/config.pbtxt": _ensemble(plan)}
     for config in _models(plan):
         files[f"{config.name}/config.pbtxt"] = pbtxt.model(config)

@@ -1,5 +1,6 @@
 """Resources of the PyTorch backend for tests, and the files that the backend writes."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,6 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.pytorch import BACKEND
 from specdec.pipeline import validation
-from specdec.triton.llm_api import LlmApiPlan
-from specdec.triton.repository import render
 from support.llm_api import schema
 from support.simulated_cluster import FACTS, IMAGES, resource, source
 
@@ -48,19 +47,17 @@ def put(cr: Json, path: str, value: Any) -> Json:
     return cr
 
 
-def plan(cr: Json, **known: Any) -> LlmApiPlan:
+def files(cr: Json, **known: Any) -> Mapping[str, str]:
     model = SpeculativeModel.parse(cr)
     checkpoints = {
         role: Checkpoint(role, ROLES[role], "", 1_000_000, FACTS) for role in model.sources
     }
     facts = Facts(version=validation.version(model), checkpoints=checkpoints, **known)
-    (made,) = BACKEND.repositories(model, facts).values()
-    assert isinstance(made, LlmApiPlan)
-    return made
+    return BACKEND.repository(model, facts)
 
 
 def configuration(cr: Json, **known: Any) -> Json:
-    text = render(plan(cr, **known))["tensorrt_llm/1/model.yaml"]
+    text = files(cr, **known)["tensorrt_llm/1/model.yaml"]
     read: Json = yaml.safe_load(text)
     return read
 

@@ -6,7 +6,6 @@ import yaml
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.pytorch import BACKEND, generations
-from specdec.triton.repository import render
 from support.llm_api import llm_api_differences
 from support.published_layouts import parse
 from unit.backends.pytorch_cases import (
@@ -15,7 +14,7 @@ from unit.backends.pytorch_cases import (
     ROLES,
     configuration,
     errors,
-    plan,
+    files,
     problem,
     put,
     pytorch,
@@ -63,12 +62,12 @@ def test_a_target_alone_has_no_speculation(version: str) -> None:
 def test_files_state_batch_size_and_transaction_policy_alike() -> None:
     for streaming in (True, False):
         cr = pytorch("NGram", serving={"streaming": streaming})
-        files = render(plan(cr))
-        config = parse(files["tensorrt_llm/config.pbtxt"])
+        made = files(cr)
+        config = parse(made["tensorrt_llm/config.pbtxt"])
         assert llm_api_differences(config) == []
-        assert f"decoupled: {str(streaming).lower()}" in files["tensorrt_llm/config.pbtxt"]
-        assert "max_batch_size: 0" in files["tensorrt_llm/config.pbtxt"]
-        own = yaml.safe_load(files["tensorrt_llm/1/model.yaml"])["triton_config"]
+        assert f"decoupled: {str(streaming).lower()}" in made["tensorrt_llm/config.pbtxt"]
+        assert "max_batch_size: 0" in made["tensorrt_llm/config.pbtxt"]
+        own = yaml.safe_load(made["tensorrt_llm/1/model.yaml"])["triton_config"]
         assert (own["decoupled"], own["max_batch_size"]) == (streaming, 0)
 
 
@@ -146,7 +145,7 @@ def test_adapters_are_inputs_of_releases_whose_model_reads_them() -> None:
     assert problem(cr) == ""
     assert configuration(cr)["enable_lora"] is True
     assert errors(configuration(cr), "1.3.0") == []
-    config = parse(render(plan(cr))["tensorrt_llm/config.pbtxt"])
+    config = parse(files(cr)["tensorrt_llm/config.pbtxt"])
     inputs = {tensor.name for tensor in config.input}
     assert {"lora_id", "lora_name", "lora_path", "lora_ckpt_source"} <= inputs
     assert llm_api_differences(config) == []
@@ -173,8 +172,8 @@ def test_each_instance_has_gpus_of_its_own() -> None:
     cr = put(put(pytorch("NGram"), "runtime.instances", 2), "target.parallelism.tensor", 2)
     (server,) = BACKEND.ranks(SpeculativeModel.parse(cr)).servers
     assert (server.gpus, server.launch.world_size) == (4, 1)
-    text = render(plan(cr))["tensorrt_llm/config.pbtxt"]
+    text = files(cr)["tensorrt_llm/config.pbtxt"]
     assert '"0,1;2,3"' in text
     assert "count: 2" in text
-    single = render(plan(pytorch("NGram")))["tensorrt_llm/config.pbtxt"]
+    single = files(pytorch("NGram"))["tensorrt_llm/config.pbtxt"]
     assert "gpu_device_ids" not in single

@@ -269,7 +269,7 @@ def test_nothing_is_built_and_the_server_answers_with_text() -> None:
     (deployment,) = [o for (kind, _), o in world.ever_applied.items() if kind == "Deployment"]
     (server,) = deployment["spec"]["template"]["spec"]["containers"]
     probe = yaml.safe_load(server["startupProbe"]["exec"]["command"][-1])
-    assert (probe["answer"], probe["engines"]) == ("text", ["tensorrt_llm"])
+    assert (probe["output"], probe["engines"]) == ("text_output", ["tensorrt_llm"])
     assert server["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "mpirun" not in server["command"]
 

@@ -9,7 +9,6 @@ import pytest
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.methods.draft_target import rows_fit
-from specdec.triton.repository import RepositoryPlan, render
 from support.simulated_cluster import IMAGES
 from unit.pipeline.tensorrt import Json, facts, parameters, put, tensorrt
 
@@ -46,11 +45,9 @@ def test_rows_per_call_depend_on_the_backend_unless_set(
     backend = backends.of(model)
     given = facts(model)
     engines = {engine.role: engine for engine in backend.engines(model, given)}
-    plan = backend.repositories(model, replace(given, engines=engines))[""]
+    files = backend.repository(model, replace(given, engines=engines))
 
-    assert isinstance(plan, RepositoryPlan)
-    assert parameters(plan, BLS)["rows_per_call"] == str(rows)
-    files = render(plan)
+    assert parameters(files, BLS)["rows_per_call"] == str(rows)
     for engine in ("tensorrt_llm", "tensorrt_llm_draft"):
         line = f"max_queue_delay_microseconds: {delay}\n"
         assert line in files[f"{engine}/config.pbtxt"]

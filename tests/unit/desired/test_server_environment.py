@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from specdec import servers
 from specdec.api.model import SpeculativeModel
-from specdec.desired import front, serving
+from specdec.desired import serving
 from specdec.desired.pod import Volume
 from specdec.desired.serving import Revision
 from specdec.triton import launch
@@ -68,7 +69,7 @@ def test_a_resource_cannot_turn_usage_data_on() -> None:
     assert [e["value"] for e in server["env"] if e["name"] == "DO_NOT_TRACK"] == ["1"]
 
 
-@pytest.mark.parametrize("name", ["LlmApi", "TrtllmServe"])
+@pytest.mark.parametrize("name", ["llm_api", "trtllm_serve"])
 def test_ranks_of_the_llm_api_may_outnumber_cores_and_are_bound_to_none(name: str) -> None:
     """The LLM API spawns its ranks with MPI_Comm_spawn, without mpirun and its options.
 
@@ -77,12 +78,12 @@ def test_ranks_of_the_llm_api_may_outnumber_cores_and_are_bound_to_none(name: st
     PMIX_MCA_*. Upstream's model of the LLM API keeps these variables: it clears only those of a
     running MPI job, and names OMPI_MCA_* and PMIX_MCA_* as kept.
     """
-    own = front._FRONTS[name].environment(PLAIN)
+    own = servers.kind(name).serving.environment(PLAIN)
     assert {key: own.get(key) for key in SPAWNING} == SPAWNING
 
 
 def test_servers_of_engines_spawn_nothing() -> None:
     """Their mpirun has the same settings as options."""
-    assert front.TRITON.environment(PLAIN) == {}
+    assert servers.kind("bls").serving.environment(PLAIN) == {}
     leader = Launch(Mode.LEADER, 2)
     assert set(SPAWNING) & set(launch.environment(leader)) == {"PMIX_MCA_gds"}

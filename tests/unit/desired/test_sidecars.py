@@ -7,8 +7,9 @@ import pytest
 
 from specdec.api import names
 from specdec.api.model import SpeculativeModel
-from specdec.desired import openai, pod, proxy, serving, tls, trtllm_serve
+from specdec.desired import openai, pod, proxy, serving, tls
 from specdec.images.serving import agent
+from specdec.servers.trtllm_serve import serving as trtllm_serve
 from specdec.triton import launch
 from support.documents import definition
 from support.simulated_cluster import World, fetched, resource

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from specdec.client.answer import Counts
-from specdec.client.model_names import BLS
 from specdec.client.request import Request
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.assembly import Piece
@@ -15,6 +14,7 @@ from specdec.images.openai.request import Served
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.template import Templates
 from specdec.triton import contract
+from specdec.triton.model_names import BLS
 
 
 def declared(version: str) -> Served:

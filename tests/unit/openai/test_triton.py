@@ -11,12 +11,12 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
-from specdec.client.model_names import ENSEMBLE, TARGET
 from specdec.client.request import Request
 from specdec.images.openai import triton as client
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError
 from specdec.images.openai.triton import Triton, refused
+from specdec.triton.model_names import ENSEMBLE, TARGET
 from unit.client import fake_server
 from unit.client.fake_server import INPUTS, Script
 

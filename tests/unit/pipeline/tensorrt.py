@@ -1,10 +1,12 @@
 """Resources of the TensorRT backend for tests, and the engines and plans of the backend."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 from specdec import backends
 from specdec.api.model import SpeculativeModel
+from specdec.backends import repository
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.tensorrt import BACKEND
 from specdec.pipeline import validation
@@ -70,13 +72,15 @@ def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
     """Return the repository plan of each server by folder."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, engines=engines(cr), **known)
-    made = BACKEND.repositories(model, given)
-    return {folder: plan for folder, plan in made.items() if isinstance(plan, RepositoryPlan)}
+    return repository.plans(model, given, BACKEND.ranks(model), full_calls=False)
 
 
-def parameters(plan: RepositoryPlan, model: str = "tensorrt_llm") -> dict[str, str]:
-    """Return the parameters of a model's `config.pbtxt`."""
-    lines = render(plan)[f"{model}/config.pbtxt"].splitlines()
+def parameters(
+    made: RepositoryPlan | Mapping[str, str], model: str = "tensorrt_llm"
+) -> dict[str, str]:
+    """Return the parameters of a model's `config.pbtxt`, from a plan or its files."""
+    files = render(made) if isinstance(made, RepositoryPlan) else made
+    lines = files[f"{model}/config.pbtxt"].splitlines()
     keys = [line.split('"')[1] for line in lines if line.startswith("  key: ")]
     values = [line.split('"')[1] for line in lines if "string_value" in line]
     return dict(zip(keys, values, strict=True))

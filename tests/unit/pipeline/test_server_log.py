@@ -7,6 +7,7 @@ import pytest
 
 from specdec.pipeline.decide import decide
 from specdec.pipeline.pods.server_log import summary
+from specdec.triton.log_lines import TRITON
 from support.simulated_cluster import World
 from unit.pipeline.test_serving import crashed, deployed, mark_checked, pod
 
@@ -32,29 +33,29 @@ def log(name: str) -> str:
 
 @pytest.mark.parametrize("name", REASONS)
 def test_summary_is_the_message_of_the_model_that_failed(name: str) -> None:
-    assert summary(log(name)) == f"{REASONS[name]}; {END}"
+    assert summary(log(name), TRITON) == f"{REASONS[name]}; {END}"
 
 
 def test_summary_has_other_errors_in_order_without_harmless_ones() -> None:
     errors = "Assertion failed: out of memory (/src/cudaUtils.h:12); the backend ended"
-    assert summary(RANK) == errors
-    assert summary(f"{RANK}bye\n") == f"{errors}; end of its log: bye"
+    assert summary(RANK, TRITON) == errors
+    assert summary(f"{RANK}bye\n", TRITON) == f"{errors}; end of its log: bye"
 
 
 @pytest.mark.parametrize("text", ["", "failed to load model", "I1122 10:00:00.1 7 a.cc:1] fine"])
 def test_a_log_without_errors_has_no_summary(text: str) -> None:
-    assert summary(text) == ""
+    assert summary(text, TRITON) == ""
 
 
 def test_a_last_line_that_is_an_error_is_not_repeated() -> None:
     end = "failed to stop server: Internal - Exit timeout expired. Exiting immediately."
     row = f'E1128 22:55:56.397251 1 main.cc:535] "{end}"'
-    assert summary(f"I1128 22:55:56.1 1 server.cc:345] fine\n{row}\n") == end
+    assert summary(f"I1128 22:55:56.1 1 server.cc:345] fine\n{row}\n", TRITON) == end
 
 
 def test_a_summary_is_short() -> None:
     line = "E1122 10:00:00.1 7 a.cc:1] " + "x" * 5000
-    assert len(summary(f"{line}\n{line}y\n")) < 700
+    assert len(summary(f"{line}\n{line}y\n", TRITON)) < 700
 
 
 def test_available_has_the_error_of_a_crashing_server() -> None:

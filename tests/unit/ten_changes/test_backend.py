@@ -26,12 +26,12 @@ class Toy(Reference):
     def engines(self, model, facts):
         return ()
 
-    def repositories(self, model, facts):
+    def repository(self, model, facts):
         engines = {
             role: Engine(role, facts.checkpoints[role].digest, {}, facts.checkpoints[role].digest)
             for role in model.models
         }
-        return super().repositories(model, replace(facts, engines=engines))
+        return super().repository(model, replace(facts, engines=engines))
 
 
 BACKEND: Backend = Toy()
@@ -48,6 +48,7 @@ rules:
 """
 ROW = """  Toy:
     served: true
+    fronts: {Triton: bls}
     gpus: false
     versions: ["0.19.0"]
     methods: {"None": "0.19.0", "DraftTarget": "0.19.0"}

@@ -22,10 +22,10 @@ print(probe["timeoutSeconds"], probe["periodSeconds"])
 def test_changed_probe_touches_one_production_file(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     scratch.edit(
-        "desired/front.py",
+        "desired/probes.py",
         ("_HANGS = 30", "_HANGS = 20"),
         ("failures, _PERIOD, _HANGS", "failures, 7, _HANGS"),
     )
 
     assert scratch.run(PROGRAM).split() == ["20", "7"]
-    assert scratch.touched() == ["operator/specdec/desired/front.py"]
+    assert scratch.touched() == ["operator/specdec/desired/probes.py"]

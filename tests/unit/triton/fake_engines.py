@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from specdec.images.serving import engines
 from specdec.images.serving.engines import Plan
+from specdec.servers.bls.serving import TOKEN
 
 TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 PATIENCE = 1000.0
@@ -42,6 +43,8 @@ class Server(http.server.ThreadingHTTPServer):
             "engines": (TARGET, DRAFT),
             "seconds": 2.0,
             "patience": PATIENCE,
+            "request": TOKEN.request,
+            "output": TOKEN.output,
         } | changes
         return Plan(http=self.server_port, metrics=self.server_port, **fields)
 

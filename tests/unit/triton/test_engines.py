@@ -176,7 +176,9 @@ def test_counters_of_tensorrt_llm_show_progress(server: Server, line: str, clock
 def test_accepted_request_of_a_python_model_is_no_progress(server: Server) -> None:
     """Triton counts such a request as a success before the model answers it."""
     page = "\n".join([steps(TARGET, 3), gauge(TARGET, 9, "nv_inference_request_success")])
-    assert engines.progress(page, TARGET, "tokens") == {"specdec_engine_steps_total": 3}
+    assert engines.progress(page, TARGET, server.plan().counters) == {
+        "specdec_engine_steps_total": 3
+    }
 
 
 def test_idle_engine_without_a_token_fails_until_it_shows_progress(server: Server) -> None:
@@ -322,11 +324,10 @@ def test_liveness_fails_when_a_failure_lasts(files: Path) -> None:
 
 
 def test_main_runs_a_probe_on_a_plan_in_json(server: Server) -> None:
-    plan = {"http": server.server_port, "metrics": server.server_port}
-    rest = {"engines": [TARGET], "seconds": 2, "patience": 60}
-    assert engines.main("startup", json.dumps(plan | rest)) == ""
+    plan = json.dumps(server.plan(engines=[TARGET])._asdict())
+    assert engines.main("startup", plan) == ""
     server.ready = False
-    runs = [engines.main("readiness", json.dumps(plan | rest)) for _ in range(3)]
+    runs = [engines.main("readiness", plan) for _ in range(3)]
     assert runs == ["", "", "the server is not ready"]
 
 

@@ -13,11 +13,15 @@ import pytest
 from typing_extensions import override
 
 from specdec.images.serving import health
+from specdec.servers.kind import Probing
+from specdec.servers.trtllm_serve.serving import SERVING
+from specdec.triton.layout import PLAIN
 
 PATIENCE = 100.0
 MODEL = "a" * 64
 # Of a start. Requests to the server in this process have this timeout.
 SECONDS = 300.0
+HEALTH, GENERATE, PAGE = "/health", "/v1/completions", "/prometheus/metrics"
 COUNTER = 'trtllm_request_success_total{finished_reason="%s"} %d.0\n'
 
 
@@ -28,6 +32,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.health: list[int] = [200]
         self.generate: list[int | None] = [200]
+        self.answer = '{"choices": [{"text": "a"}]}'
         self.page = ""
         self.asked = 0
         self.released = threading.Event()
@@ -41,9 +46,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        if self.path == health.PAGE:
+        if self.path == PAGE:
             self._reply(200, self.server.page)
-        elif self.path == health.HEALTH:
+        elif self.path == HEALTH:
             self._reply(self.server.health[0])
         else:
             self._reply(404)
@@ -51,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         one = (body["model"], body["max_tokens"], self.headers["Content-Type"])
-        if self.path != health.GENERATE or one != (MODEL, 1, "application/json"):
+        if self.path != GENERATE or one != (MODEL, 1, "application/json"):
             self._reply(400)
             return
         self.server.asked += 1
@@ -60,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         if status is None:
             self.server.released.wait()
         else:
-            self._reply(status)
+            self._reply(status, self.server.answer)
 
     def _reply(self, status: int, text: str = "") -> None:
         self.send_response(status)
@@ -70,6 +75,13 @@ class Handler(BaseHTTPRequestHandler):
     @override
     def log_message(self, *_: object) -> None:
         """Keep the output of tests short."""
+
+
+def plan(port: int, seconds: float = SECONDS) -> health.Plan:
+    """The plan that the operator writes, for the port of a test's server."""
+    probing = Probing(PLAIN, (), f"/models/{MODEL}", seconds, PATIENCE)
+    fields = json.loads(SERVING.probes(probing).startup[-1])
+    return health.Plan(**{**fields, "port": port})
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +108,7 @@ def running() -> Iterator[Server]:
 def server() -> Iterator[Server]:
     """Yield a server that has passed its startup probe."""
     with running() as started:
-        assert health.startup(started.port, SECONDS, MODEL) == ""
+        assert health.startup(plan(started.port)) == ""
         started.asked = 0
         yield started
 
@@ -112,7 +124,7 @@ def age(seconds: float) -> None:
 def test_a_start_is_a_token() -> None:
     with running() as server:
         server.generate = [500, 503, 200]
-        assert health.startup(server.port, SECONDS, MODEL) == ""
+        assert health.startup(plan(server.port)) == ""
         assert health.load() is not None
 
 
@@ -133,13 +145,13 @@ def test_the_last_failure_of_a_start_is_the_message() -> None:
     clock = Clock()
     with running() as server:
         server.generate = [500, 503]
-        problem = health.startup(server.port, SECONDS, MODEL, clock.monotonic, clock.sleep)
+        problem = health.startup(plan(server.port), clock.monotonic, clock.sleep)
         assert problem == "/v1/completions answered 503"
         assert server.asked == 3
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert health.startup(port, 0.2, MODEL) == "/v1/completions did not answer within 0 s"
-    problem = health.startup(port, 0.2, MODEL)
+        assert health.startup(plan(port, 0.2)) == "/v1/completions did not answer within 0 s"
+    problem = health.startup(plan(port, 0.2))
     assert problem == "/v1/completions did not answer (ConnectionRefusedError)"
     assert health.load() is None
 
@@ -149,49 +161,56 @@ def test_a_start_that_begins_late_asks_once() -> None:
     clock = iter([0.0, 1000.0])
     with running() as server:
         server.generate = [503]
-        problem = health.startup(server.port, SECONDS, MODEL, lambda: next(clock), lambda _: None)
+        problem = health.startup(plan(server.port), lambda: next(clock), lambda _: None)
         assert problem == "/v1/completions answered 503"
 
 
 def test_only_an_idle_server_is_asked(server: Server) -> None:
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     assert server.asked == 0, "it has given a token just now"
     age(20)
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     assert server.asked == 1
     age(20)
     server.page = COUNTER % ("length", 1)
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     assert server.asked == 1, "a request has ended"
 
 
 def test_a_request_whose_client_left_is_no_proof(server: Server) -> None:
     age(20)
     server.page = COUNTER % ("cancelled", 1)
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     assert server.asked == 1
 
 
 def test_a_page_that_disappears_is_no_proof(server: Server) -> None:
     server.page = COUNTER % ("length", 1)
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     age(20)
     server.page = ""
     server.generate = [500]
-    assert health.readiness(server.port, PATIENCE, MODEL) == "/v1/completions answered 500"
+    assert health.readiness(plan(server.port)) == "/v1/completions answered 500"
 
 
 def test_a_refused_token_fails_at_once_and_until_one_arrives(server: Server) -> None:
     age(20)
     server.generate = [500]
     for _ in range(2):
-        assert health.readiness(server.port, PATIENCE, MODEL) == "/v1/completions answered 500"
-        assert health.liveness(server.port, PATIENCE) == ""
+        assert health.readiness(plan(server.port)) == "/v1/completions answered 500"
+        assert health.liveness(plan(server.port)) == ""
     age(PATIENCE)
-    assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
+    assert health.liveness(plan(server.port)) == "no token for more than 100 s"
     server.generate = [200]
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
-    assert health.liveness(server.port, PATIENCE) == ""
+    assert health.readiness(plan(server.port)) == ""
+    assert health.liveness(plan(server.port)) == ""
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", '{"choices": []}'])
+def test_an_answer_without_a_token_is_none(server: Server, answer: str) -> None:
+    age(20)
+    server.answer = answer
+    assert health.readiness(plan(server.port)) == "/v1/completions answered without choices"
 
 
 def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,16 +220,16 @@ def test_a_token_may_wait_behind_requests(server: Server, monkeypatch: pytest.Mo
     monkeypatch.setattr(health, "_REPLY", SECONDS)
     server.generate = [None]
     age(20)
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.readiness(plan(server.port)) == ""
     age(PATIENCE)
-    assert "/v1/completions did not answer" in health.readiness(server.port, PATIENCE, MODEL)
-    assert health.liveness(server.port, PATIENCE) == "no token for more than 100 s"
+    assert "/v1/completions did not answer" in health.readiness(plan(server.port))
+    assert health.liveness(plan(server.port)) == "no token for more than 100 s"
 
 
 def test_the_servers_own_report_comes_first(server: Server) -> None:
     server.health = [503]
-    assert health.readiness(server.port, PATIENCE, MODEL) == "/health answered 503"
-    assert health.liveness(server.port, PATIENCE) == "/health answered 503"
+    assert health.readiness(plan(server.port)) == "/health answered 503"
+    assert health.liveness(plan(server.port)) == "/health answered 503"
     assert server.asked == 0
 
 
@@ -218,5 +237,5 @@ def test_the_servers_own_report_comes_first(server: Server) -> None:
 def test_a_damaged_record_is_none(server: Server, state: Path, text: str) -> None:
     state.write_text(text, "ascii")
     assert health.load() is None
-    assert health.liveness(server.port, PATIENCE) == ""
-    assert health.readiness(server.port, PATIENCE, MODEL) == ""
+    assert health.liveness(plan(server.port)) == ""
+    assert health.readiness(plan(server.port)) == ""

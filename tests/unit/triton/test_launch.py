@@ -20,6 +20,7 @@ from typing_extensions import override
 from cluster.processes import DEADLINE_SECONDS
 from specdec.api.methods.draft_target import Placement, Topology
 from specdec.images.serving import check_volume, engines
+from specdec.servers.bls.serving import TOKEN
 from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
 from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
@@ -285,7 +286,7 @@ def test_a_server_that_has_ended_is_drained() -> None:
 
 def test_commands_name_programs_of_the_payload() -> None:
     hook = launch.pre_stop(PLAIN, **NOWHERE, exit_timeout_seconds=1)
-    probes = programs(PLAIN, ["tensorrt_llm"], attempt_seconds=8, patience_seconds=60)
+    probes = programs(PLAIN, ["tensorrt_llm"], TOKEN, attempt_seconds=8, patience_seconds=60)
     checked = start.checked(["tritonserver"], "/models/manifest.json", 5)
     for argv, name in (
         (hook, "drain.py"),

@@ -1,6 +1,7 @@
 """Checkpoints that TensorRT-LLM's LLM API serves as they are, in Triton or `trtllm-serve`."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
@@ -9,11 +10,11 @@ from specdec.backends.footprint import Footprint
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.pytorch import configuration, limits, memory, methods, rules
-from specdec.desired import trtllm_serve
 from specdec.desired.engine import Needs
+from specdec.servers.trtllm_serve.serving import OPTIONS
+from specdec.triton import llm_api
 from specdec.triton.layout import RankPlan, Server
 from specdec.triton.llm_api import LlmApiPlan
-from specdec.triton.repository import FilesPlan, Plan
 
 _NAME = "PyTorch"
 
@@ -76,10 +77,10 @@ class PyTorch:
         """None: no build Job runs in the image."""
         del version
 
-    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, Plan]:
+    def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
         """One model with `model.yaml`, or the options of `trtllm-serve`."""
         if not rules.in_triton(model):
-            return {"": FilesPlan(((trtllm_serve.OPTIONS, configuration.options(model, facts)),))}
+            return {OPTIONS: configuration.options(model, facts)}
         instances = _instances(model)
         plan = LlmApiPlan(
             configuration=configuration.text(model, facts),
@@ -88,7 +89,12 @@ class PyTorch:
             max_queue_size=model.spec.serving.max_queue_size,
             lora=model.spec.runtime.parameters.get("enable_lora") == "true",
         )
-        return {"": plan}
+        return _rendered(plan)
+
+
+@lru_cache(maxsize=16)
+def _rendered(plan: LlmApiPlan) -> Mapping[str, str]:
+    return llm_api.files(plan)
 
 
 def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:

@@ -49,13 +49,6 @@ _REMOVED = {
     "spec.speculation.draftTarget.draft.engine": _NO_ENGINE,
     "spec.serving.triton": "the server has no models for text and no queue before engines",
 }
-# Methods that need engines, each with its replacement.
-_REPLACEMENTS = {
-    "Eagle": "Eagle3 with EAGLE-3 heads of the same target",
-    "Medusa": "Eagle3 with EAGLE-3 heads of the same target",
-    "ReDrafter": "Eagle3 with EAGLE-3 heads of the same target",
-    "Lookahead": "NGram, which needs no checkpoint",
-}
 
 
 @dataclass(frozen=True)
@@ -95,15 +88,15 @@ def _identity(metadata: Mapping[str, Any]) -> Body:
 
 def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
     backend = spec["runtime"]["backend"]
-    if backend != FROM:
+    if not support(backend).replacements:
         yield f"spec.runtime.backend is {backend}: give a resource of backend {FROM}"
         return
     speculation, target = spec["speculation"], spec["target"]
     method = speculation["method"]
-    if method in _REPLACEMENTS:
+    if method in support(TO).instead:
         yield (
             f"spec.speculation.method is {method}, which needs an engine: set it to "
-            f"{_REPLACEMENTS[method]}"
+            f"{support(TO).instead[method]}"
         )
     models = {"spec.target": target}
     if "draftTarget" in speculation:

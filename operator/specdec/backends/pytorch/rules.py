@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from specdec import servers
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
@@ -11,7 +12,7 @@ from specdec.backends.rule import Rule, invalid, version
 
 def in_triton(model: SpeculativeModel) -> bool:
     """Whether Triton serves the LLM API."""
-    return model.spec.runtime.frontend == "Triton"
+    return servers.of(model).serving.tritonserver
 
 
 def lengths(model: SpeculativeModel, _: Images) -> Cause | None:

@@ -11,12 +11,11 @@ from specdec.backends.footprint import Footprint
 from specdec.backends.methods import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
-from specdec.backends.repository import repositories
+from specdec.backends.repository import repository
 from specdec.backends.rule import Rule
 from specdec.desired.engine import Needs
 from specdec.triton import options
 from specdec.triton.layout import RankPlan
-from specdec.triton.repository import RepositoryPlan
 
 
 class Reference:
@@ -88,9 +87,9 @@ class Reference:
         """Nothing: the image is built from this tree."""
         del version
 
-    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
+    def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
         """The repository layout of the version, with the engines."""
-        return repositories(model, facts, self.ranks(model), full_calls=True)
+        return repository(model, facts, self.ranks(model), full_calls=True)
 
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, version: str

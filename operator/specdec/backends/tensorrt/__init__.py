@@ -13,13 +13,12 @@ from specdec.backends.footprint import Footprint
 from specdec.backends.methods import MethodDefinition
 from specdec.backends.protocol import Backend
 from specdec.backends.ranks import ranks
-from specdec.backends.repository import repositories
+from specdec.backends.repository import repository
 from specdec.backends.tensorrt import image, memory, rules
 from specdec.backends.tensorrt.needs import needs
 from specdec.desired.engine import Needs
 from specdec.triton import options
 from specdec.triton.layout import RankPlan
-from specdec.triton.repository import RepositoryPlan
 
 _NAME = "TensorRT"
 # Every build plan has these entries, which are null for methods without sizes. Leaving them out
@@ -100,13 +99,13 @@ class TensorRT:
         """Templates and programs of the version's images."""
         return image.expectations(version)
 
-    def repositories(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, RepositoryPlan]:
+    def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
         """The repository layout of the version, with the engines.
 
         A call has one row, as in NVIDIA's own BLS: calls of several rows are untried with
         draft tokens on this backend.
         """
-        return repositories(model, facts, self.ranks(model), full_calls=False)
+        return repository(model, facts, self.ranks(model), full_calls=False)
 
     def _plan(
         self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts

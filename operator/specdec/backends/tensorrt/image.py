@@ -12,9 +12,9 @@ from typing import Any
 from specdec.api.matrix import support
 from specdec.triton import contract, options
 from specdec.triton.contract import Tensor
-from specdec.triton.parameters import bls_parameters, engine_parameters, text_parameters
-from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan
-from specdec.triton.repository import BLS, DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
+from specdec.triton.model_names import TARGET
+from specdec.triton.parameters import published
+from specdec.triton.plan import ModelPlan, RepositoryPlan
 
 _NAME = "TensorRT"
 # Keys that a method sets for its target's engine, by the method's mode in `trtllm-build`.
@@ -60,20 +60,42 @@ def expectations(version: str) -> dict[str, Any]:
             "minTokens": [older.min_tokens, newer.min_tokens],
             "seed": [older.seed, newer.seed],
         },
-        "models": {
-            model: {
-                "inputs": _tensors(
-                    contract.inputs(model, version, fields=older),
-                    contract.inputs(model, version, fields=newer),
-                ),
-                "outputs": _tensors(
-                    [output for output in contract.outputs(model, version) if not output.added]
-                ),
-                **_parameters(model, version),
-            }
-            for model in (ENSEMBLE, PREPROCESSING, TARGET, POSTPROCESSING, BLS)
-        },
+        "models": _models(version),
     }
+
+
+def _models(version: str) -> dict[str, Any]:
+    """The tensors of each published model, and the keys of its parameters.
+
+    Of the image's models, servers run only the engine's. specdec publishes all other models
+    itself.
+    """
+    older, newer = contract.spellings()
+    engine = ModelPlan("engine", (0,), (), max_tokens_in_paged_kv_cache=1, kv_cache_fraction="0.9")
+    written = published(RepositoryPlan(version, "tokenizer", engine))
+    models: dict[str, dict[str, Any]] = {
+        model: {
+            "inputs": _tensors(
+                contract.inputs(model, version, fields=older),
+                contract.inputs(model, version, fields=newer),
+            ),
+            "outputs": _tensors(
+                [output for output in contract.outputs(model, version) if not output.added]
+            ),
+            "known": [key for key, _ in parameters],
+            "needed": [],
+            "modes": {},
+        }
+        for model, parameters in written.items()
+    }
+    known = dict.fromkeys((*models[TARGET]["known"], *options.free(version)))
+    models[TARGET] |= {
+        "known": list(known),
+        # The keys that every image must read have a value here.
+        "needed": [key for key, value in written[TARGET] if value],
+        "modes": {mode: list(keys) for mode, keys in MODES.items() if set(keys) <= set(known)},
+    }
+    return models
 
 
 def _tensors(*spellings: Sequence[Tensor]) -> list[dict[str, Any]]:
@@ -81,31 +103,3 @@ def _tensors(*spellings: Sequence[Tensor]) -> list[dict[str, Any]]:
         {"names": list(dict.fromkeys(t.name for t in same)), "type": same[0].data_type}
         for same in zip(*spellings, strict=True)
     ]
-
-
-def _parameters(model: str, version: str) -> dict[str, Any]:
-    """Keys of a model's parameters.
-
-    Of the image's models, servers run only the engine's. specdec publishes all other models
-    itself.
-    """
-    written = dict(_written(model, version))
-    if model != TARGET:
-        return {"known": list(written), "needed": [], "modes": {}}
-    known = dict.fromkeys((*written, *options.free(version)))
-    return {
-        "known": list(known),
-        "needed": [key for key, value in written.items() if value],
-        "modes": {mode: list(keys) for mode, keys in MODES.items() if set(keys) <= set(known)},
-    }
-
-
-def _written(model: str, version: str) -> Parameters:
-    """The parameters of a model. Those that every image must read have a value here."""
-    engine = ModelPlan("engine", (0,), (), max_tokens_in_paged_kv_cache=1, kv_cache_fraction="0.9")
-    plan = RepositoryPlan(version, "tokenizer", engine)
-    if model == TARGET:
-        return engine_parameters(engine, plan, is_target=True)
-    if model == BLS:
-        return bls_parameters(plan, TARGET, DRAFT)
-    return text_parameters(model, plan) if model != ENSEMBLE else ()

@@ -12,9 +12,9 @@ from specdec.client.fronts.protocol import Front
 from specdec.client.load.endpoint import Endpoint, LoadClient
 from specdec.client.load.exchange import OUTPUTS
 from specdec.client.load.settings import Settings
-from specdec.client.model_names import BLS
 from specdec.client.request import Request
 from specdec.client.transport import Model
+from specdec.triton.model_names import BLS
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdec.client.errors import BadRequestError
-
-BLS = "tensorrt_llm_bls"
+from specdec.triton.model_names import BLS
 
 # Prompts of several kinds, because acceptance depends on the text. They give a first impression;
 # the prompts of the real service are more representative.

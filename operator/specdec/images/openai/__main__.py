@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
-from specdec.client.model_names import BLS, ENSEMBLE, TARGET
 from specdec.images.openai import checkpoint
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
@@ -25,6 +24,7 @@ from specdec.images.openai.parsers import REASONING, TOOLS
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.template import Templates, TemplateStartError
 from specdec.images.openai.triton import Triton
+from specdec.triton.model_names import BLS, ENSEMBLE, TARGET
 
 
 def main(arguments: list[str] | None = None) -> int:

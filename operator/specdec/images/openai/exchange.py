@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from specdec.client.model_names import BLS
 from specdec.images.openai.answer import DONE, Head, LogProbs, Pieces, whole
 from specdec.images.openai.assembly import Assembly, Piece
 from specdec.images.openai.errors import ApiError
@@ -21,6 +20,7 @@ from specdec.images.openai.replies import send_whole
 from specdec.images.openai.request import Served, Task
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.triton import ModelServer
+from specdec.triton.model_names import BLS
 
 _DISCONNECTED = 499
 _STREAM_HEADERS = [

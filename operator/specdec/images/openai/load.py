@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from urllib.request import urlopen
 
-from specdec.client.model_names import PREPROCESSING, TARGET
+from specdec.triton.model_names import PREPROCESSING, TARGET
 
 _SECONDS = 1.0
 _QUEUE = "nv_inference_pending_request_count"

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.client.errors import BadRequestError
-from specdec.client.model_names import ENSEMBLE
 from specdec.client.request import Request
 from specdec.images.openai.body import shown
 from specdec.images.openai.errors import ApiError, context_length, unknown_model
 from specdec.images.openai.models import Chat, Common, Completion
 from specdec.images.openai.settings import Settings
+from specdec.triton.model_names import ENSEMBLE
 
 _MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16

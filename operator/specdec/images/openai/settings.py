@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from specdec.client.model_names import BLS
 from specdec.images.openai.limits import Limits
+from specdec.triton.model_names import BLS
 
 
 @dataclass(frozen=True)

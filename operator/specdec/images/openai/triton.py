@@ -17,7 +17,6 @@ from tritonclient.grpc import service_pb2
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Server, Tensors, infer_request, is_final
-from specdec.client.model_names import ENSEMBLE, PREPROCESSING, TARGET
 from specdec.client.request import Request
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, context_length, overloaded, unavailable
@@ -34,6 +33,7 @@ from specdec.images.openai.pieces import (
 )
 from specdec.images.openai.request import Served
 from specdec.images.openai.stream import Stream
+from specdec.triton.model_names import ENSEMBLE, PREPROCESSING, TARGET
 
 _T = TypeVar("_T")
 _OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)

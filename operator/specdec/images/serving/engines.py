@@ -19,10 +19,10 @@ the server refuses requests until it restarts. Any other problem may pass, so it
 run in a row.
 
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
-attempt) and `patience` (seconds). If the models answer with text, it has `answer`. Unless streams
-need a certificate, it has their port `grpc`, and `encrypted` with TLS. For a server with several
-ranks it has `ranks` (of this container) and `mark` (the start of an argument that the process of
-each rank has).
+attempt) and `patience` (seconds). It has the `request` for one token and the `output` that shows
+it; `counters` replaces those of `_COUNTERS`. Unless streams need a certificate, it has their port
+`grpc`, and `encrypted` with TLS. For a server with several ranks it has `ranks` (of this
+container) and `mark` (the start of an argument that the process of each rank has).
 Exits 1 with a message, which becomes an event of the pod.
 """
 
@@ -32,7 +32,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,12 +48,7 @@ _RUNS = 3
 # No request for a token is sent with less time left than this.
 _LEAST = 1.0
 _POLL = 0.25
-# A request for one token, and the output that shows it. Every vocabulary has the id 1.
-_REQUESTS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "tokens": ({"input_ids": [1], "input_lengths": 1, "request_output_len": 1}, "output_ids"),
-    "text": ({"text_input": "a", "sampling_param_max_tokens": 1}, "text_output"),
-}
-# Counters that grow only while an engine of TensorRT-LLM works.
+# Name and label of counters that grow only while an engine of TensorRT-LLM works.
 _COUNTERS = (
     ("nv_trt_llm_general_metrics", 'general_type="iteration_counter"'),
     ("nv_llm_output_token_len_count", ""),
@@ -77,9 +72,11 @@ class Plan(NamedTuple):
     engines: tuple[str, ...]
     seconds: float
     patience: float
+    request: Mapping[str, Any]
+    output: str
+    counters: Sequence[Sequence[str]] = _COUNTERS
     ranks: int = 0
     mark: str = ""
-    answer: str = "tokens"
     grpc: int = 0
     encrypted: bool = False
 
@@ -127,7 +124,7 @@ def startup(plan: Plan) -> str:
                 continue
         time.sleep(_POLL)
     page, now = _page(plan.metrics), time.monotonic()
-    save({engine: Record(now, progress(page, engine, plan.answer)) for engine in plan.engines})
+    save({engine: Record(now, progress(page, engine, plan.counters)) for engine in plan.engines})
     _count("")
     return ""
 
@@ -171,7 +168,7 @@ def check(plan: Plan) -> str:
     page = _page(plan.metrics)
     for engine in plan.engines:
         record = records.setdefault(
-            engine, Record(time.monotonic(), progress(page, engine, plan.answer))
+            engine, Record(time.monotonic(), progress(page, engine, plan.counters))
         )
         problems.append(_engine(plan, engine, record, page, deadline))
     save(records)
@@ -207,7 +204,7 @@ def _streams(plan: Plan, records: dict[str, Record]) -> str:
 
 
 def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float) -> str:
-    now, counters = time.monotonic(), progress(page, engine, plan.answer)
+    now, counters = time.monotonic(), progress(page, engine, plan.counters)
     if any(count > record.progress.get(name, 0.0) for name, count in counters.items()):
         _prove(record, counters)
         return ""
@@ -254,10 +251,9 @@ def token(plan: Plan, engine: str, seconds: float) -> tuple[str, bool]:
     """
     # Where HTTP is closed to clients, the key of this container opens it.
     key = {HEADER: KEY.read_text("ascii")} if KEY.exists() else {}
-    request, output = _REQUESTS[plan.answer]
     connection = http.client.HTTPConnection("127.0.0.1", plan.http, timeout=seconds)
     try:
-        connection.request("POST", f"/v2/models/{engine}/generate", json.dumps(request), key)
+        connection.request("POST", f"/v2/models/{engine}/generate", json.dumps(plan.request), key)
         answer = json.loads(connection.getresponse().read())
     except TimeoutError:
         return f"{engine} gave no token within {seconds:.0f} s", True
@@ -265,16 +261,14 @@ def token(plan: Plan, engine: str, seconds: float) -> tuple[str, bool]:
         return f"{engine} gave no token ({type(error).__name__})", False
     finally:
         connection.close()
-    if isinstance(answer, Mapping) and answer.get(output) not in (None, []):
+    if isinstance(answer, Mapping) and answer.get(plan.output) not in (None, []):
         return "", False
     why = answer.get("error", "") if isinstance(answer, Mapping) else ""
     return f"{engine} gave no token: {str(why)[:200]}", False
 
 
-def progress(page: str, engine: str, answer: str) -> dict[str, float]:
+def progress(page: str, engine: str, known: Sequence[Sequence[str]]) -> dict[str, float]:
     """The counters of an engine that grow only while it works, by name."""
-    # Triton counts a request of a Python model as a success before it is answered.
-    known = _COUNTERS if answer == "tokens" else ()
     counters = known if value(page, _STEPS, engine) is None else ((_STEPS, ""),)
     counts = {name: value(page, name, engine, label) for name, label in counters}
     return {name: count for name, count in counts.items() if count is not None}

@@ -1,17 +1,19 @@
-"""The probes of `trtllm-serve`, which listens on localhost.
+"""The probes of a server that has one model and an HTTP API of its own, such as `trtllm-serve`.
 
-    health.py startup PORT SECONDS MODEL     asks for a token until one arrives or the time is over
-    health.py readiness PORT PATIENCE MODEL  asks for a token if no request has ended lately
-    health.py liveness PORT PATIENCE         asks for none
+    health.py startup PLAN      asks for a token until one arrives or the time is over
+    health.py readiness PLAN    asks for a token if no request has ended lately
+    health.py liveness PLAN     asks for none
 
-It asks `/v1/completions`: the server's own `/health_generate` sends a chat, which fails for ever
-without a chat template. MODEL is the model's name in requests.
+PLAN is JSON with `port` (on localhost), `health` (the path of the server's own report), `path` and
+`request` (a POST for one token), `output` (the field of the answer that shows it), `page` (the
+path of the metrics), `counters` (how the lines of work that has ended begin), `without` (parts of
+lines that are no proof), `seconds` (of a startup attempt) and `patience` (seconds).
 
-After the loss of a rank, `/health` of newer releases fails for ever, and that of older ones still
-succeeds. So an idle server is asked for a token every `_QUIET` seconds. It has failed if it
-refuses one, and stays failed until it gives one. A token that does not arrive may wait behind
-requests: the server has failed if that lasts for PATIENCE seconds. The liveness probe fails with
-`/health`, or if the server has failed and its last proof is older than PATIENCE.
+After the loss of a rank, the server's own report can still succeed. So an idle server is asked for
+a token every `_QUIET` seconds. It has failed if it refuses one, and stays failed until it gives
+one. A token that does not arrive may wait behind requests: the server has failed if that lasts for
+`patience`. The liveness probe fails with the server's own report, or if the server has failed and
+its last proof is older than `patience`.
 
 Exits 1 with a message, which becomes an event of the pod.
 """
@@ -23,19 +25,31 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 STATE = Path(os.environ.get("SPECDEC_HEALTH", "/tmp/specdec-health"))  # noqa: S108
-HEALTH, GENERATE, PAGE = "/health", "/v1/completions", "/prometheus/metrics"
 _QUIET = 15.0
 _POLL = 0.25
 # No request is sent with less time left than this.
 _LEAST = 1.0
 # Timeouts of a readiness check, and of a request that asks for no token.
 _CHECK, _REPLY = 8.0, 3.0
-# Counters of work that has ended; a request whose client left is no proof.
-_DONE = ("trtllm_request_success_total", "trtllm_generation_tokens_total")
-_NO_PROOF = ("cancelled", "timeout")
 _JSON = {"Content-Type": "application/json"}
+
+
+class Plan(NamedTuple):
+    """The server that is probed; see the module."""
+
+    port: int
+    health: str
+    path: str
+    request: Mapping[str, Any]
+    output: str
+    page: str
+    seconds: float
+    patience: float
+    counters: Sequence[str] = ()
+    without: Sequence[str] = ()
 
 
 # Not a dataclass: that module takes a fifth of the time of a probe.
@@ -59,9 +73,7 @@ class Record:
 
 
 def startup(
-    port: int,
-    seconds: float,
-    model: str,
+    plan: Plan,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
@@ -70,24 +82,24 @@ def startup(
     There is at least one attempt, however late the process starts: without one, a slow machine
     would report a server that gave no token as started.
     """
-    deadline = clock() + seconds
-    left = seconds
-    while problem := ask(port, model, left)[0]:
+    deadline = clock() + plan.seconds
+    left = plan.seconds
+    while problem := ask(plan, left)[0]:
         sleep(_POLL)
         left = deadline - clock()
-        if left < min(_LEAST, seconds / 2):
+        if left < min(_LEAST, plan.seconds / 2):
             return problem
-    _prove(done(port, _REPLY))
+    _prove(done(plan))
     return ""
 
 
-def readiness(port: int, patience: float, model: str) -> str:
+def readiness(plan: Plan) -> str:
     """The problem of a server that has started; empty if there is none."""
     deadline = time.monotonic() + _CHECK
-    problem, _ = get(port, HEALTH, _REPLY)
+    problem, _, _ = get(plan.port, plan.health, _REPLY)
     if problem:
         return problem
-    ended, now = done(port, _REPLY), time.monotonic()
+    ended, now = done(plan), time.monotonic()
     record = load() or Record(now, now - _QUIET, ended)
     # A page that cannot be read is no proof.
     if ended and ended != record.done:
@@ -96,65 +108,74 @@ def readiness(port: int, patience: float, model: str) -> str:
     left = deadline - now
     if (not record.failed and now - record.asked < _QUIET) or left < _LEAST:
         return ""
-    problem, refused = ask(port, model, left)
+    problem, refused = ask(plan, left)
     if not problem:
-        _prove(done(port, _REPLY))
+        _prove(done(plan))
         return ""
-    record.failed |= refused or now - record.at > patience
+    record.failed |= refused or now - record.at > plan.patience
     record.asked = now
     save(record)
     return problem if record.failed else ""
 
 
-def liveness(port: int, patience: float) -> str:
+def liveness(plan: Plan) -> str:
     """The problem that only a restart solves; empty if there is none."""
-    problem, _ = get(port, HEALTH, _REPLY)
+    problem, _, _ = get(plan.port, plan.health, _REPLY)
     record = load()
     if problem or record is None or not record.failed:
         return problem
-    if time.monotonic() - record.at <= patience:
+    if time.monotonic() - record.at <= plan.patience:
         return ""
-    return f"no token for more than {patience:g} s"
+    return f"no token for more than {plan.patience:g} s"
 
 
-def ask(port: int, model: str, seconds: float) -> tuple[str, bool]:
-    """Ask for one token; returns what `get` returns."""
-    body = {"model": model, "prompt": "hi", "max_tokens": 1, "temperature": 0}
-    return get(port, GENERATE, seconds, json.dumps(body))
+def ask(plan: Plan, seconds: float) -> tuple[str, bool]:
+    """Ask for one token.
+
+    Returns:
+        why the server gave none, or the empty string, and whether it answered without a token.
+    """
+    problem, answered, text = get(plan.port, plan.path, seconds, json.dumps(plan.request))
+    if problem:
+        return problem, answered
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if isinstance(answer, Mapping) and answer.get(plan.output) not in (None, "", []):
+        return "", False
+    return f"{plan.path} answered without {plan.output}", True
 
 
-def get(port: int, path: str, seconds: float, body: str | None = None) -> tuple[str, bool]:
+def get(port: int, path: str, seconds: float, body: str | None = None) -> tuple[str, bool, str]:
     """Request a path; a body makes the request a POST.
 
     Returns:
-        the problem, or the empty string, and whether the server answered with an error.
+        the problem, or the empty string, whether the server answered with an error, and the text
+        of the answer.
     """
     # Not urllib: it would send the request to a proxy of the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     try:
         connection.request("POST" if body else "GET", path, body, _JSON if body else {})
-        status = connection.getresponse().status
+        reply = connection.getresponse()
+        status, text = reply.status, reply.read().decode("utf-8", "replace")
     except TimeoutError:
-        return f"{path} did not answer within {seconds:.0f} s", False
+        return f"{path} did not answer within {seconds:.0f} s", False, ""
     except (OSError, http.client.HTTPException) as error:
-        return f"{path} did not answer ({type(error).__name__})", False
+        return f"{path} did not answer ({type(error).__name__})", False, ""
     finally:
         connection.close()
-    return ("", False) if status == http.client.OK else (f"{path} answered {status}", True)
+    if status == http.client.OK:
+        return "", False, text
+    return f"{path} answered {status}", True, ""
 
 
-def done(port: int, seconds: float) -> list[str]:
+def done(plan: Plan) -> list[str]:
     """The counters of ended requests; empty if the release exports none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
-    try:
-        connection.request("GET", PAGE)
-        page = connection.getresponse().read().decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException):
-        return []
-    finally:
-        connection.close()
-    lines = (line for line in page.splitlines() if line.startswith(_DONE))
-    return [line for line in lines if not any(reason in line for reason in _NO_PROOF)]
+    _, _, page = get(plan.port, plan.page, _REPLY)
+    lines = (line for line in page.splitlines() if line.startswith(tuple(plan.counters)))
+    return [line for line in lines if not any(part in line for part in plan.without)]
 
 
 def load() -> Record | None:
@@ -184,6 +205,11 @@ _PROBES: Mapping[str, Callable[..., str]] = {
 }
 
 
+def main(probe: str, text: str) -> str:
+    """Run a probe on a plan in JSON."""
+    return _PROBES[probe](Plan(**json.loads(text)))
+
+
 if __name__ == "__main__":
-    if wrong := _PROBES[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]):
+    if wrong := main(*sys.argv[1:]):
         sys.exit(wrong)

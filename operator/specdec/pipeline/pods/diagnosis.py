@@ -21,6 +21,7 @@ from specdec.desired.pod import GPU
 from specdec.pipeline.job_results import result
 from specdec.pipeline.observed import Object, termination_message
 from specdec.pipeline.pods import containers, server_log
+from specdec.triton.log_lines import LogLines
 
 # How many characters from the end of a container's message a condition quotes.
 MOST_CHARACTERS = 600
@@ -174,10 +175,13 @@ def unreadable(name: str, problem: str) -> Cause:
     )
 
 
-def crashed(pod: Object, startup_budget: int, log: str = "", probe: str = "") -> Cause | None:
+def crashed(
+    pod: Object, lines: LogLines, startup_budget: int, log: str = "", probe: str = ""
+) -> Cause | None:
     """Why a serving pod ended; None while it starts for the first time.
 
-    `log` is the log of the run that ended, where it could be read. `probe` is the last event of
+    `log` is the log of the run that ended, where it could be read, and `lines` are its lines that
+    name a cause. `probe` is the last event of
     the kubelet about a failed probe of the pod.
     """
     name = pod["metadata"]["name"]
@@ -192,7 +196,7 @@ def crashed(pod: Object, startup_budget: int, log: str = "", probe: str = "") ->
         secondary, text = containers.secondary(status), end.get("message", "")
         title = f"container {secondary} of pod {name}" if secondary else f"pod {name}"
         known = text if status in containers.init_statuses(pod) else log or text
-        last = server_log.summary(known) or _tail(server_log.clean(text))
+        last = server_log.summary(known, lines) or _tail(server_log.clean(text, lines))
         message = f"{last} ({_exit(end)})" if last else _exit(end)
         if not secondary and probe.startswith(_LIVENESS):
             message += f"; its liveness probe failed: {_sentence(probe.removeprefix(_LIVENESS))}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specdec import servers
 from specdec.api import names
 from specdec.api.cause import Cause
 from specdec.api.conditions import FAILED, Condition, Type
@@ -137,6 +138,7 @@ def _revisions(server: Server, live: Served) -> str:
 def _cause(context: Context, server: Server, live: Served) -> Cause:
     """The first reason for which a pod of the live revision is not ready."""
     budget = context.model.spec.serving.probes.startup_budget_seconds
+    lines = servers.of(context.model).serving.log
     pods = [pod for pod in server.pods if of_revision(pod, live.repository)]
     for pod in pods:
         log = context.observed.crashes.get(pod["metadata"]["name"], "")
@@ -146,7 +148,7 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
             cause
             # First, because `crashed` also reports the end of an earlier run.
             or _silent(pod, probe)
-            or diagnosis.crashed(pod, budget, log, probe)
+            or diagnosis.crashed(pod, lines, budget, log, probe)
             or _blocking_sidecar(pod)
         )
         if cause:

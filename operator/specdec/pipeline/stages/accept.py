@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from specdec import backends
+from specdec import backends, servers
 from specdec.api.conditions import Condition, Type
 from specdec.api.matrix import support, vulnerable_release
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AcceptedReason, DeprecatedReason
-from specdec.desired.front import front
 from specdec.pipeline import validation
 from specdec.pipeline.stage import Context, Outcome
 
@@ -94,7 +93,9 @@ def _vulnerable_release(model: SpeculativeModel, image: str) -> tuple[str, str] 
     that runs behind the operator's own proxy is trtllm-serve. It is not a tritonserver, so it has
     none of them.
     """
-    return None if front(model).proxy else vulnerable_release(model.spec.runtime.backend, image)
+    if not servers.of(model).serving.tritonserver:
+        return None
+    return vulnerable_release(model.spec.runtime.backend, image)
 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:

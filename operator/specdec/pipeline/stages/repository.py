@@ -8,7 +8,6 @@ present time. The next publish Job then compares the contents of files. After it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal
 
 from specdec import backends
@@ -29,7 +28,7 @@ from specdec.pipeline.live_job import LiveJob
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.pipeline.volume import volume_recovery
-from specdec.triton.repository import Plan, libraries, render
+from specdec.triton.repository import libraries
 
 # Seconds. The operator polls, because a server that finds damaged files at its start causes no
 # watch event.
@@ -96,7 +95,7 @@ def revision(context: Context) -> str | None:
 
 def _rendered(context: Context) -> _Rendered:
     model = context.model
-    files = _files(backends.of(model).repositories(model, context.facts))
+    files = _files(context)
     engines = _expected_engines(context)
     revision = desired.content_hash(files, engines, context.facts.volume)
     checkpoints = _expected_checkpoints(context, files)
@@ -134,18 +133,8 @@ def _task(context: Context, rendered: _Rendered) -> Task[Literal[True]]:
     )
 
 
-def _files(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """The files of all repositories; those of a server are below its folder."""
-    return {
-        f"{folder}/{path}" if folder else path: text
-        for folder, plan in plans.items()
-        for path, text in _render(plan).items()
-    }
-
-
-@lru_cache(maxsize=16)
-def _render(plan: Plan) -> Mapping[str, str]:
-    return render(plan)
+def _files(context: Context) -> Mapping[str, str]:
+    return backends.of(context.model).repository(context.model, context.facts)
 
 
 def _expected_engines(context: Context) -> list[dict[str, Any]]:

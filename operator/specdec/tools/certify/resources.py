@@ -8,11 +8,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from specdec import backends
+from specdec import backends, servers
 from specdec.api import names
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.desired.fetch import own_job
-from specdec.desired.front import front
 from specdec.desired.network import address
 from specdec.desired.pod import GPU, Container
 from specdec.tools.certify.facts import Gpus
@@ -192,7 +191,7 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
         run: identifies the run.
     """
     model = SpeculativeModel.parse(dict(live))
-    grpc = front(model).grpc
+    grpc = servers.of(model).serving.grpc
     separate = "draft" in names.servers(model)
     plan: Json = {
         "path": "Loop" if separate else "LlmApi" if model.control == "LlmApi" else "Bls",

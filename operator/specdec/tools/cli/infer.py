@@ -12,6 +12,7 @@ from specdec.client.errors import BadRequestError
 from specdec.tools.cli import options as opt
 from specdec.tools.cli.cluster_options import KubeContext, Namespace
 from specdec.tools.cli.forward import forwarded
+from specdec.triton.model_names import TARGET
 
 if TYPE_CHECKING:
     from specdec.client.infer import Output
@@ -57,7 +58,7 @@ def infer(
     format: Annotated[Format, typer.Option(help="Format of token ids.")] = Format.CSV,
     tokenizer: Tokenizer = None,
     url: Url = "localhost:8001",
-    model: Annotated[str, typer.Option(help="The engine's model.")] = "tensorrt_llm",
+    model: Annotated[str, typer.Option(help="The engine's model.")] = TARGET,
     max_tokens: opt.MaxTokens = 16,
     stream: Annotated[bool, typer.Option(help="Print ids as they arrive.")] = False,
     cancel_after: CancelAfter = None,

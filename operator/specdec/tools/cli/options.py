@@ -16,8 +16,8 @@ import typer
 from specdec.api.text import plain
 from specdec.client.connection import Connection, headers, of_url
 from specdec.client.errors import BadRequestError, ClientError
-from specdec.client.model_names import BLS
 from specdec.tools.cli.completion import addresses
+from specdec.triton.model_names import BLS
 
 
 class Protocol(StrEnum):

@@ -9,6 +9,7 @@ import typer
 from specdec.tools.cli import options as opt
 from specdec.tools.cli.cluster_options import KubeContext, Namespace
 from specdec.tools.cli.forward import forwarded
+from specdec.triton.model_names import TARGET
 
 if TYPE_CHECKING:
     from specdec.client.speculate import Result, Step
@@ -43,7 +44,7 @@ def speculate(
     prompts_file: opt.PromptsFile = None,
     target: Target = "localhost:8001",
     draft: Draft = None,
-    target_model: Annotated[str, typer.Option(help="Engine of the target.")] = "tensorrt_llm",
+    target_model: Annotated[str, typer.Option(help="Engine of the target.")] = TARGET,
     draft_model: DraftModel = None,
     max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[int, typer.Option(help="Draft tokens per round; 0: off.")] = 4,

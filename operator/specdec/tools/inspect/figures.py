@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from specdec.client.errors import RefusedError
-from specdec.client.model_names import BLS
+from specdec.triton.model_names import BLS, ENSEMBLE, TARGET
 
 # The parser appends `_total` to the name of every counter.
 _REQUESTS = "nv_inference_request_success_total"
 # The models that clients call. The models behind them count the same requests again.
-_ENTRY_MODELS = frozenset({BLS, "ensemble"})
+_ENTRY_MODELS = frozenset({BLS, ENSEMBLE})
 _COUNTERS = {
     "specdec_rounds_total": "rounds",
     "specdec_draft_tokens_total": "drafted",
@@ -184,7 +184,7 @@ def _add_triton_metrics(
 ) -> None:
     """Add Triton's own metrics of the models that clients call, or else of the engine."""
     models = {sample.labels.get("model") for sample in samples if sample.name == _REQUESTS}
-    entry_models = _ENTRY_MODELS & models or {"tensorrt_llm"}
+    entry_models = _ENTRY_MODELS & models or {TARGET}
     for sample in samples:
         match sample.name, sample.labels:
             case name, {"model": model} if name == _REQUESTS and model in entry_models:
@@ -193,7 +193,9 @@ def _add_triton_metrics(
                 levels["waiting"] = levels.get("waiting", 0.0) + sample.value
             case "nv_trt_llm_kv_cache_block_metrics", {"kv_cache_block_type": "fraction"}:
                 levels["kv"] = max(levels.get("kv", 0.0), sample.value)
-            case "nv_trt_llm_request_metrics", {"model": "tensorrt_llm", "request_type": "active"}:
+            case "nv_trt_llm_request_metrics", {"model": model, "request_type": "active"} if (
+                model == TARGET
+            ):
                 # A server without a BLS; the engine counts its own requests.
                 levels.setdefault("in_flight", sample.value)
             case _:

@@ -12,16 +12,16 @@ from typing import Any
 from specdec.api import names
 from specdec.client.errors import ClientError, RefusedError, UnreachableError
 from specdec.cluster import Cluster, ClusterError, Missing, Transient
-from specdec.desired.front import TRITON
 from specdec.pipeline.observed import pod_ready
 from specdec.tools.inspect import session
 from specdec.tools.inspect.figures import Figures, Reading, figures, reading
 from specdec.tools.inspect.status import pod_problem
+from specdec.triton.launch import PORTS
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
 # The port of the metrics is the same for all front ends of this release.
-METRICS_PORT = TRITON.ports[TRITON.metrics]
+METRICS_PORT = PORTS["metrics"]
 _MAX_CONCURRENT = 16
 _SERVERS = f"{names.COMPONENT} in ({', '.join(names.SERVERS.values())})"
 

@@ -1,6 +1,7 @@
 """The Triton names of the models on a server that the operator runs.
 
-All clients use these names as defaults; they are the names of the TensorRT-LLM backend's guides.
+They are the names of the TensorRT-LLM backend's guides. Renderers write them, and clients use them
+as defaults.
 """
 
 BLS = "tensorrt_llm_bls"

@@ -1,0 +1,1 @@
+"""tritonserver with engines, and with the BLS that drafts and verifies."""

@@ -1,0 +1,1 @@
+"""tritonserver with one model, which runs the LLM API of TensorRT-LLM."""
