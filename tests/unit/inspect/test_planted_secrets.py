@@ -78,6 +78,8 @@ PLANTED = {
     "prose-of-a-key": "tried the api key |Z71KS2wgSBB5mBvrlybVd3y7CLEgj0Kx6Uq5ID8k|",
     "azure-gateway": "Ocp-Apim-Subscription-Key: |5974375cc3d0|",
     "redis": "redis-cli -h cache -a |jg9ZoM6pN| ping",
+    "hub-cut": "hf_|aBcDeFgHiJ|",
+    "secret-of-a-client": "clientSecret: |hunter|",
     "mysql": "mysql -u x -p|kVB55nzqL| db",
     "jwt-in-base64": "token review of |ZXlKaGJHY2lPaUpTVXpJMU5pSXNJbXRwWkNJNklqRWlmUS5leUp|",
     "ngc-legacy": "login to nvcr.io with |bW1vNmRlM2xkb3ZhbmtlajI4bDVqZmdqOTM6NGE5ZGRkNTgtMDAxMS00"
@@ -134,6 +136,8 @@ ORDINARY = [
     "the basic authentication failed",
     'specdec_generated_tokens{model="x"} 12',
     "progress phase=build percent=40 engine-0123456789abcdef-012345",
+    "progress phase=digest percent=0 draft",
+    "the pod waits for a Secret: create it; hf_model_path and hf_quant_config.json",
     "--max-tokens 8 --tokenizer /models/x --verbose",
     "TRITON_AUTHOR=x task-runner risk-free disk-pressure-eviction",
     "the password is wrong; an api key is required; a token is missing; per token 12.3ms",

@@ -15,8 +15,8 @@ _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 # Keys with a fixed beginning: models and inference, repositories of code and packages, clouds and
 # secrets, operation and data, chats and payments.
 _PREFIX = r"""
-    hf_ | api_org_ | nvapi- | ngc_ | r8_ | gsk_ | xai- | pplx- | tgp_v1_ | csk- | jina_ | pcsk_
-    | lsv2_ | wandb_v1_ | bedrock-api-key-
+    hf_oauth_ | api_org_ | nvapi- | ngc_ | r8_ | gsk_ | xai- | pplx- | tgp_v1_ | csk- | jina_
+    | pcsk_ | lsv2_ | wandb_v1_ | bedrock-api-key-
     | gh[pousr]_ | github_pat_ | gl(?:pat|dt|rt|rtr|ptt|ft|soat|cbt|agent|oas|imt|ffct|sa|c)[-_]
     | GR1348941 | npm_ | pypi- | rubygems_ | crates_io_ | CLOJARS_ | dckr_(?:pat|oat)_ | sgp_
     | sq[upa]_ | sha256~ | hv[sbr][.] | ya29[.] | GOCSPX- | 1//0 | AT[AC]TT3 | dapi[0-9a-f]
@@ -41,7 +41,11 @@ _NGC = re.compile(
     rf"{_START}[A-Za-z0-9]{{35}}6[A-Za-z0-9]{{11}}t[A-Za-z0-9]{{19}}t[A-Za-z0-9]{{16}}(?!\w)"
 )
 _SK = re.compile(rf"{_START}sk-[A-Za-z0-9_-]{{8,}}")
-_HUB = re.compile(r"(?:hf_|ghp_|gho_|nvapi-|glpat-|github_pat_)[A-Za-z0-9_-]{8,}")
+_HUB = re.compile(
+    r"(?:ghp_|gho_|nvapi-|glpat-|github_pat_)[A-Za-z0-9_-]{8,}"
+    # Not a name such as hf_quant_config.
+    r"|hf_(?:[A-Za-z0-9]{20,}|(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,})"
+)
 _AWS = re.compile(r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}")
 _AZURE = re.compile(r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,}")
 # JSON in base64: a token, or the logins of a registry.
@@ -85,7 +89,7 @@ _SCHEME = re.compile(
     r"(?i)((?:bearer|(?<![a-z])(?:basic|negotiate))(?:\s+|%20|\+))"
     r"([A-Za-z0-9+/=_.~-]{8,})"
 )
-_SIGNED = re.compile(r"(?i)\b((?:digest|aws4-hmac-sha256|hmac-sha256|oauth)\s+\w+=).*")
+_SIGNED = re.compile(r"(?i)(?<![=\w])((?:digest|aws4-hmac-sha256|hmac-sha256|oauth)\s+\w+=).*")
 # An end of a quoted text, as opposed to a quote inside a value.
 _CLOSED = r"[\"'](?=[\s,}\]):;]|$)"
 _HEADER = re.compile(
@@ -225,7 +229,10 @@ def _option(match: re.Match[str]) -> str:
 
 def _assignment(match: re.Match[str]) -> str:
     if match.group("strong"):
-        return _replaced(match, lambda _: True)
+        is_secret = (
+            (lambda value: not value.isalpha()) if _is_sentence(match) else (lambda _: True)
+        )
+        return _replaced(match, is_secret)
     if _ORDINARY.search(match.string, max(0, match.start() - 16), match.start()):
         return match.group(0)
     name = match.group("name")
@@ -235,6 +242,12 @@ def _assignment(match: re.Match[str]) -> str:
     quoted = match.group("quote") is not None
     prose = ":" in match.group("between") and not quoted
     return _replaced(match, lambda value: _is_token(value, prose=prose))
+
+
+def _is_sentence(match: re.Match[str]) -> bool:
+    """Whether the name is the word for the object of Kubernetes, as in `a Secret: create it`."""
+    before = match.string[max(0, match.start() - 1) : match.start()]
+    return match.group("name") == "Secret" and before.isspace()
 
 
 def _is_token(value: str, *, prose: bool) -> bool:
