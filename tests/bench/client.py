@@ -36,6 +36,8 @@ from specdec.client.load import Report as Answered
 from specdec.client.load import Settings, measure
 from specdec.client.load.endpoint import Protocol, endpoint
 from specdec.client.load.exchange import Exchange, sample, undisturbed
+from specdec.servers.chunk import Deltas
+from specdec.servers.encoding import TensorCall
 from support.bench_report import Report
 from support.triton_server import Server as Triton
 
@@ -96,7 +98,7 @@ def stamping(
 async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
     """Return each client's exchange, and the processor time that this process used."""
     async with endpoint(Connection(url), protocol) as server:
-        request = server.message(BLS, {}, (), streamed=True)
+        request = server.message(TensorCall(BLS, {}), streamed=True)
         clients = [server.client(streamed=True) for _ in range(CLIENTS)]
 
         async def ask(number: int) -> Exchange:
@@ -110,7 +112,7 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
             begun = time.process_time()
             exchanges = await asyncio.gather(*map(ask, range(CLIENTS)))
         for exchange in exchanges:
-            if (error := sample(exchange).error) is not None:
+            if (error := sample(exchange, Deltas()).error) is not None:
                 raise RuntimeError(f"a client failed: {error}")
         seconds = time.process_time() - begun
         for client in clients:
@@ -120,7 +122,7 @@ async def load(url: str, protocol: Protocol) -> tuple[list[Exchange], float]:
 
 def errors(exchange: Exchange) -> tuple[float, list[float]]:
     """Return the milliseconds by which first-token time and gaps differ from the server's."""
-    seen = sample(exchange)
+    seen = sample(exchange, Deltas())
     stamps = [
         tuple(map(float, tensors["text_output"].item().split()))
         for _, tensors in exchange.responses()

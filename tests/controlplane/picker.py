@@ -20,8 +20,8 @@ from cluster.handle import Cluster
 from cluster.processes import DEADLINE_SECONDS
 from cluster.progress import report
 from controlplane.operating import until
-from specdec.images.openai.load import Load
 from specdec.images.openai.metrics import Metrics
+from specdec.servers.totals import Load
 from support.ports import reserved
 
 MODULE = "sigs.k8s.io/gateway-api-inference-extension"

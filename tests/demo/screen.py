@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from demo.progress import Step
 from specdec.client.generate import Answer
-from specdec.client.metrics import SpeculationTotals
+from specdec.servers.totals import SpeculationTotals
 
 _MARKS = {"True": "[green]✓[/]", "False": "[yellow]…[/]", "Unknown": "[dim]·[/]"}
 

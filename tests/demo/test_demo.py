@@ -27,7 +27,7 @@ from demo.screen import Screen
 from demo.story import ask_openai, follow
 from specdec.api.conditions import OPTIONAL, Type
 from specdec.client import Answer
-from specdec.client.metrics import SpeculationTotals
+from specdec.servers.totals import SpeculationTotals
 
 Program = Callable[[str, str], Path]
 

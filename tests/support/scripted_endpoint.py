@@ -10,10 +10,12 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import Any, Self
 
-from specdec.client.request import Request
 from specdec.images.openai import __main__ as program
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.request import Served
+from specdec.servers.bls.requests import REQUESTS
+from specdec.servers.encoding import Declaration
+from specdec.servers.request import Request
 from specdec.triton import contract
 from specdec.triton.model_names import BLS
 
@@ -28,7 +30,8 @@ class Script:
     def __init__(self, *_: object) -> None:
         inputs = frozenset(tensor.name for tensor in contract.inputs(BLS, _RELEASE))
         outputs = frozenset(tensor.name for tensor in contract.outputs(BLS, _RELEASE))
-        self._served = Served(inputs, outputs, streams=True, max_seq_len=8192)
+        model = Declaration(inputs, outputs, True, BLS)
+        self._served = Served(REQUESTS, model, max_seq_len=8192)
 
     async def __aenter__(self) -> Self:
         return self

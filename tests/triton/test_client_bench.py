@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bench.baseline.load import reads
 from cluster.processes import until
-from specdec.client.connection import Connection
+from specdec.client import Connection, Request
 from specdec.client.load import Settings, measure
 from specdec.client.load.endpoint import Protocol, endpoint
 from specdec.client.load.exchange import OUTPUTS, sample
-from specdec.client.sampling import strings
+from specdec.servers.chunk import Deltas
+from specdec.servers.kind import kind
 from specdec.tools.cli.app import app
 from specdec.triton.model_names import BLS
 from support.triton_server import Server
@@ -98,27 +98,19 @@ def test_answers_do_not_depend_on_the_protocol(
     request: pytest.FixtureRequest, fixture: str
 ) -> None:
     server: Server = request.getfixturevalue(fixture)
-    tensors = {
-        "text_input": strings(["def read_lines(path):\n"]),
-        "max_tokens": np.array([24], np.int32),
-        "num_draft_tokens": np.array([4], np.int32),
-        "stream": np.array([fixture == "server"]),
-        "exclude_input_in_output": np.array([True]),
-        "return_perf_metrics": np.array([True]),
-    }
+    stream = fixture == "server"
+    sent = Request("def read_lines(path):\n", max_tokens=24, draft_tokens=4, stream=stream)
 
     async def parts_of(protocol: Protocol) -> list[tuple[str, list[int]]]:
         """Return the text and the counts of each part of an answer."""
         async with endpoint(Connection(address(server, protocol)), protocol) as where:
             model = await where.model(BLS)
-            sent = {name: tensor.reshape(1, 1) for name, tensor in tensors.items()}
-            sent = {name: tensor for name, tensor in sent.items() if name in model.inputs}
-            outputs = [name for name in OUTPUTS if name in model.outputs]
-            message = where.message(BLS, sent, outputs, streamed=model.streams)
+            requests = kind("bls").requests
+            message = where.message(requests.encode(sent, model), streamed=model.streams)
             line = where.client(streamed=model.streams)
             exchange = await line.send(0, message)
             await line.close()
-        assert sample(exchange).error is None
+        assert sample(exchange, Deltas()).error is None
         parts = [parts for _, parts in exchange.responses() if parts]
         names = [name for name in OUTPUTS[1:] if name in model.outputs]
         texts = [part["text_output"].item() for part in parts]

@@ -21,9 +21,9 @@ import yaml
 from cluster.processes import DEADLINE_SECONDS
 from specdec.client import BadRequestError, Client, Connection, Request
 from specdec.client.dataset import Entry
+from specdec.client.decoding_paths import TextModel, token_count
 from specdec.client.generate import Protocol
 from specdec.client.grpc_calls import Server as GrpcServer
-from specdec.client.llm_api_path import LlmApiModel
 from specdec.client.load import Settings, measure
 from specdec.client.verification import Options, verify
 from specdec.images.serving import engines
@@ -31,6 +31,7 @@ from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
 from specdec.jobs.verify import Plan, measured
+from specdec.servers.kind import kind
 from specdec.servers.llm_api.serving import TOKEN
 from specdec.tools.dry_run.plan import ResourcePlan as DryRun
 from specdec.triton.model_names import BLS
@@ -41,6 +42,7 @@ from triton import inside
 from triton.conftest import Serve
 
 MODEL = "tensorrt_llm"
+KIND = kind("llm_api")
 PROMPT = "def read_lines(path):\n"
 SERVED = ("pytorch-ngram", "pytorch-draft-target", "pytorch-suffix-automaton")
 TRAINED = ("pytorch-eagle3", "pytorch-mtp", "pytorch-pard", "pytorch-dflash")
@@ -185,7 +187,7 @@ def test_the_startup_probe_gets_a_token(server: Server, tmp_path: Path) -> None:
 
 
 def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
-    plan = Plan("0" * 16, "LlmApi", server.url, None, None, 0, None, "", 3, 24)
+    plan = Plan("0" * 16, KIND, False, False, server.url, None, None, 0, None, "", 3, 24)
     result = asyncio.run(measured(plan))
     assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True)
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
@@ -194,7 +196,7 @@ def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
 
 def test_the_load_of_certify_counts_tokens_and_compares_answers(server: Server) -> None:
     plan = {"draftTokens": 0, "prompts": 4, "outputTokens": 8, "concurrency": [2]}
-    load = throughput.Plan.parse(json.dumps({"path": "LlmApi", "server": server.url, **plan}))
+    load = throughput.Plan.parse(json.dumps({"kind": KIND.name, "server": server.url, **plan}))
     result = asyncio.run(throughput.measured(load))
     assert 4 <= result["tokens"] <= 4 * 8
     (level,) = result["levels"]
@@ -208,7 +210,7 @@ def test_the_tokens_of_an_answer_are_counted_by_its_limit(server: Server) -> Non
 
     async def count(limit: int) -> int:
         async with GrpcServer(Connection(server.url)) as connected:
-            return await LlmApiModel(connected).token_count(PROMPT, limit)
+            return await token_count(TextModel(connected, MODEL), PROMPT, limit)
 
     assert asyncio.run(count(5)) == 5
 
@@ -260,15 +262,18 @@ def test_the_benchmark_measures_the_llm_api(server: Server) -> None:
         asyncio.run(measure(where, replace(settings, single=False)))
 
 
-def benchmark_plan(server: Server, baseline: Server, model: str) -> dict[str, Any]:
+def benchmark_plan(
+    server: Server, baseline: Server, baseline_kind: str, model: str
+) -> dict[str, Any]:
     """Return the plan of a benchmark Job with a baseline, as the operator writes it."""
     address = f"127.0.0.1:{baseline.http_port}"
     return {
         "planHash": "0" * 16,
         "server": f"127.0.0.1:{server.http_port}",
         "protocol": "http",
+        "kind": KIND.name,
         "model": MODEL,
-        "baseline": {"name": "plain", "server": address, "model": model},
+        "baseline": {"name": "plain", "kind": baseline_kind, "server": address, "model": model},
         "draftTokens": 0,
         "concurrency": [1],
         "requests": 4,
@@ -281,7 +286,7 @@ def benchmark_plan(server: Server, baseline: Server, model: str) -> dict[str, An
 def test_the_benchmark_job_compares_the_llm_api_with_another_service(
     server: Server, newer_server: Server, tmp_path: Path
 ) -> None:
-    result = benchmark(benchmark_plan(server, newer_server, BLS), tmp_path)["benchmark"]
+    result = benchmark(benchmark_plan(server, newer_server, "bls", BLS), tmp_path)["benchmark"]
     (level,) = result["levels"]
     assert result["message"].startswith("speed relative to plain, by concurrent clients: ")
     assert level["speedupPercent"] > 0
@@ -290,7 +295,7 @@ def test_the_benchmark_job_compares_the_llm_api_with_another_service(
     report = json.loads((tmp_path / "reports" / "report.json").read_text("utf-8"))
     assert report["baseline_url"].endswith(str(newer_server.http_port))
     with pytest.raises(JobError, match="the measured service itself"):
-        benchmark(benchmark_plan(server, server, MODEL), tmp_path)
+        benchmark(benchmark_plan(server, server, KIND.name, MODEL), tmp_path)
 
 
 @pytest.mark.parametrize("sample", TRAINED)

@@ -11,6 +11,7 @@ import pytest
 from cluster.processes import until
 from specdec.client import Client, Connection, Request
 from specdec.jobs.verify import Plan, measured
+from specdec.servers.kind import kind
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import RepositoryPlan
 from support.shipped_pair import MAX_DRAFT_TOKENS
@@ -88,7 +89,9 @@ def test_request_without_drafts_has_no_lookups(lookups: Server) -> None:
 def test_verification_counts_drafts_by_source(lookups: Server) -> None:
     plan = Plan(
         plan_hash="0" * 16,
-        path="Bls",
+        kind=kind("bls"),
+        compares=True,
+        client_loop=False,
         server=lookups.url,
         draft_server=None,
         metrics=f"127.0.0.1:{lookups.metrics_port}",
@@ -104,5 +107,5 @@ def test_verification_counts_drafts_by_source(lookups: Server) -> None:
     # An adaptive policy depends on measured times, and may draft nothing on a busy machine.
     assert sources.keys() <= {"model", "lookup"}
     assert bool(sources) == (result["draftedTokens"] > 0)
-    for kind in ("draftedTokens", "acceptedTokens"):
-        assert sum(source[kind] for source in sources.values()) == result[kind]
+    for name in ("draftedTokens", "acceptedTokens"):
+        assert sum(source[name] for source in sources.values()) == result[name]

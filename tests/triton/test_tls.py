@@ -36,10 +36,14 @@ def run(server: Server, *arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def verified(server: Server, tls: dict[str, str] | None, path: str = "Bls") -> dict[str, Any]:
+def verified(
+    server: Server, tls: dict[str, str] | None, *, loop: bool = False, compares: bool = True
+) -> dict[str, Any]:
     plan = {
         "planHash": "0" * 16,
-        "path": path,
+        "kind": "bls",
+        "compares": compares,
+        "clientLoop": loop,
         "server": server.url,
         "draftTokens": 4,
         "maxPrompts": 3,
@@ -108,11 +112,11 @@ def test_metrics_and_with_them_the_drain_stay_in_the_clear(encrypted: Server) ->
     assert "specdec_requests_in_flight{" in encrypted.get_metrics()
 
 
-@pytest.mark.parametrize("path", ["Bls", "Loop"])
+@pytest.mark.parametrize("loop", [False, True])
 def test_the_verification_job_is_answered_over_tls(
-    path: str, encrypted: Server, made: Certificates
+    loop: bool, encrypted: Server, made: Certificates
 ) -> None:
-    result = verified(encrypted, {"authority": made.authority}, path)
+    result = verified(encrypted, {"authority": made.authority}, loop=loop)
     assert (result["prompts"], result["matched"], result["active"]) == (3, 3, True)
 
 
@@ -123,6 +127,7 @@ def test_the_benchmark_job_is_answered_over_tls(
         "planHash": "0" * 16,
         "server": encrypted.url,
         "draftTokens": 4,
+        "kind": "bls",
         "model": "tensorrt_llm_bls",
         "concurrency": [1],
         "requests": 2,
@@ -195,7 +200,7 @@ def test_with_an_authority_for_clients_only_theirs_get_through(
             asked = (*trusted, "--cert", pair.certificate, "--key", pair.key)
             assert expected in run(server, *asked)[2]
             with pytest.raises(JobError, match=expected):
-                verified(server, own(made.authority, pair), "Engine")
+                verified(server, own(made.authority, pair), compares=False)
 
 
 def test_without_the_authority_for_clients_no_client_gets_through(

@@ -19,9 +19,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.processes import DEADLINE_SECONDS, until
+from specdec import servers
 from specdec.client import Entry
 from specdec.client.connection import Connection
-from specdec.jobs import verify_openai
+from specdec.jobs import verify_counts
 from specdec.jobs.benchmark import benchmark
 from specdec.tools.cli.app import app
 from support.planned_samples import planned
@@ -245,8 +246,9 @@ def test_a_server_that_dies_ends_a_stream_with_an_error(folder: Path) -> None:
 def test_the_verification_counts_draft_tokens(folder: Path, release: str, counts: bool) -> None:
     with serving(folder, release) as pod:
         entries = [Entry("a", 2), Entry("b", 2)]
-        connection = Connection(pod.url.removeprefix("http://"))
-        result = asyncio.run(verify_openai.counted(connection, pod.metrics, entries, 8))
+        kind = servers.kind("trtllm_serve")
+        connection = Connection(pod.url.removeprefix("http://"), path=kind.requests.path)
+        result = asyncio.run(verify_counts.counted(kind, connection, pod.metrics, entries, 8))
         assert (result["prompts"], result["failed"]) == (2, 0)
         if counts:
             assert result["active"]
@@ -305,4 +307,4 @@ def test_command_and_benchmark_job_compare_two_services(folder: Path) -> None:
 
 def service(pod: Pod) -> dict[str, str]:
     """Return how a benchmark plan names a service with an OpenAI endpoint."""
-    return {"server": pod.url.removeprefix("http://"), "path": "/v1", "model": ""}
+    return {"server": pod.url.removeprefix("http://"), "kind": "trtllm_serve", "model": ""}

@@ -96,7 +96,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("CODE_OF_CONDUCT.md", "wanted"): "unwanted attention",
     ("operator/specdec/client/load/settings.py", "says"): "a prompt",
     ("operator/specdec/client/load/settings.py", "keeper"): "a prompt",
-    ("operator/specdec/client/sampling.py", "words"): "the words of an embedding bias",
+    ("operator/specdec/servers/sampling.py", "words"): "the words of an embedding bias",
     ("operator/specdec/jobs/archive.py", "told"): "`tell` of Python's files",
     ("operator/specdec/images/build/engine_file.py", "told"): "`tell` of Python's files",
     ("operator/bls/specdec-bls/src/tokenizer/mod.rs", "words"): _BIAS,

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
     from specdec.client.generate import Client
     from specdec.client.infer import Inference, Output
-    from specdec.client.request import Request
     from specdec.client.speculate import Options, Result
     from specdec.client.verification import Verification, verify
+    from specdec.servers.request import Request
 
 __all__ = [
     "Answer",
@@ -38,24 +38,23 @@ __all__ = [
     "verify",
 ]
 _MODULES = {
-    "Answer": "answer",
-    "Chunk": "answer",
-    "Client": "generate",
-    "Connection": "connection",
-    "Counts": "answer",
-    "Entry": "dataset",
-    "Inference": "infer",
-    "Options": "speculate",
-    "Output": "infer",
-    "Request": "request",
-    "Result": "speculate",
-    "Verification": "verification",
-    "verify": "verification",
+    "Answer": "specdec.client.answer",
+    "Chunk": "specdec.servers.chunk",
+    "Client": "specdec.client.generate",
+    "Connection": "specdec.client.connection",
+    "Counts": "specdec.servers.chunk",
+    "Entry": "specdec.client.dataset",
+    "Inference": "specdec.client.infer",
+    "Options": "specdec.client.speculate",
+    "Output": "specdec.client.infer",
+    "Request": "specdec.servers.request",
+    "Result": "specdec.client.speculate",
+    "Verification": "specdec.client.verification",
+    "verify": "specdec.client.verification",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _MODULES.get(name, "errors")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    return getattr(import_module(_MODULES.get(name, "specdec.servers.errors")), name)

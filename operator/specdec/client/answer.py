@@ -1,8 +1,4 @@
-"""The answer to a request: its chunks as they arrive, and the complete answer.
-
-`generate.Client` and the benchmark create a `Chunk` from each response of the server. `Answer.add`
-combines the chunks, whichever protocol delivered them.
-"""
+"""The complete answer to a request, combined from its chunks by `Answer.add`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,42 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Optional outputs that a request can ask for.
-OPTIONAL_OUTPUTS = (
-    "cum_log_probs",
-    "output_log_probs",
-    "context_logits",
-    "generation_logits",
-    "num_input_tokens",
-    "num_output_tokens",
-)
-_OUTPUT_TOKENS = "num_output_tokens"
-ALWAYS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens")
+from specdec.servers.chunk import OUTPUT_TOKENS, Chunk, Counts
 
-
-@dataclass(frozen=True)
-class Counts:
-    """The numbers of drafted and of accepted tokens in one answer."""
-
-    drafted: int
-    accepted: int
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """One response with a part of the answer.
-
-    Attributes:
-        text: new text, of the first beam if there are several.
-        counts: totals so far; None if the server does not report them.
-        beams: the texts of all beams.
-        optional_outputs: arrays by their Triton names, in the server's shapes.
-    """
-
-    text: str
-    counts: Counts | None = None
-    beams: tuple[str, ...] = ()
-    optional_outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+__all__ = ["Answer", "Chunk", "Counts"]
 
 
 @dataclass(frozen=True)
@@ -94,39 +57,7 @@ class Answer:
 
     def _token_count(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
         """The number of output tokens so far: each chunk reports only its own."""
-        new = chunk.optional_outputs.get(_OUTPUT_TOKENS)
+        new = chunk.optional_outputs.get(OUTPUT_TOKENS)
         if new is None:
             return {}
-        return {
-            _OUTPUT_TOKENS: self.optional_outputs.get(_OUTPUT_TOKENS, np.zeros_like(new)) + new
-        }
-
-
-def chunk(outputs: Mapping[str, NDArray[Any]], requested: frozenset[str]) -> Chunk | None:
-    """Convert the output tensors of a response to a chunk; None without a text output.
-
-    Args:
-        outputs: by their Triton names.
-        requested: names of the requested outputs; servers fill the others with placeholders.
-    """
-    text = outputs.get("text_output")
-    if text is None or not text.size:
-        return None
-    beams = tuple(_text(beam) for beam in text.reshape(-1))
-    optional_outputs = {
-        name: outputs[name] for name in OPTIONAL_OUTPUTS if name in requested and name in outputs
-    }
-    return Chunk(beams[0], _counts(outputs), beams, optional_outputs)
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _counts(outputs: Mapping[str, NDArray[Any]]) -> Counts | None:
-    empty = np.empty(0)
-    drafted = outputs.get("total_draft_tokens", empty)
-    accepted = outputs.get("total_accepted_draft_tokens", empty)
-    if not drafted.size or not accepted.size:
-        return None
-    return Counts(int(drafted.reshape(-1)[0]), int(accepted.reshape(-1)[0]))
+        return {OUTPUT_TOKENS: self.optional_outputs.get(OUTPUT_TOKENS, np.zeros_like(new)) + new}

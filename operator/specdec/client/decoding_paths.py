@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specdec.client import tokenization
-from specdec.client.answer import ALWAYS, Counts, chunk
 from specdec.client.connection import Connection
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
-from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.request import Request
-from specdec.client.sampling import Sampling
+from specdec.client.generate import Client
+from specdec.client.grpc_calls import Calls, Server
+from specdec.client.kinds import text_model
 from specdec.client.speculate import Options, speculate
-from specdec.triton.model_names import DRAFT, ENSEMBLE, POSTPROCESSING, PREPROCESSING, TARGET
+from specdec.servers.chunk import Chunk, Counts
+from specdec.servers.encoding import Declaration, Requests
+from specdec.servers.openai_api import OPENAI
+from specdec.servers.request import Request
+from specdec.servers.sampling import Sampling
+from specdec.triton.model_names import DRAFT, POSTPROCESSING, PREPROCESSING, TARGET
 
 _ENGINE_INPUTS = ("input_ids", "input_lengths", "request_output_len")
 
@@ -33,16 +37,28 @@ class PathAnswer:
         ids: its token ids; None if the path returns only text.
         counts: drafted and accepted tokens; None if not reported.
         rounds: number of rounds with a draft; None if not reported.
+        reason: why it ended, `stop` or `length`; None if not reported.
     """
 
     text: str
     ids: tuple[int, ...] | None = None
     counts: Counts | None = None
     rounds: int | None = None
+    reason: str | None = None
 
 
 class DecodingPath(Protocol):
-    """One way to generate an answer. Both methods raise the errors of `grpc_calls.Server`."""
+    """One way to generate an answer. Both methods raise the errors of `grpc_calls.Server`.
+
+    Attributes:
+        model: the name of the model that answers.
+    """
+
+    model: str
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the same service also gives the answers of the target alone."""
 
     async def check(self) -> None:
         """Check that the server has the models and inputs of this path.
@@ -56,63 +72,142 @@ class DecodingPath(Protocol):
 
 
 class TextModel:
-    """A model with text input: the BLS, or the ensemble.
+    """A model of Triton with text input.
 
     Args:
         server: that has the model.
         model: its Triton name.
         draft_tokens: per round; None applies the server's default.
+        requests: how it is asked; None finds that by the inputs of the model.
     """
 
-    def __init__(self, server: Server, model: str, draft_tokens: int | None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        model: str,
+        draft_tokens: int | None = None,
+        requests: Requests | None = None,
+    ) -> None:
+        self.model = model
         self._server = server
-        self._model = model
         self._draft_tokens = draft_tokens
+        self._requests = requests
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether requests can turn drafts off; known after `check`."""
+        return self._requests is not None and self._requests.drafts_by_request
 
     async def check(self) -> None:
-        """Check the text inputs, and the input for the draft length if one is sent."""
-        required = ["text_input", "max_tokens"]
-        if self._draft_tokens is not None:
-            required.append("num_draft_tokens")
-        await require_inputs(self._server, self._model, required)
+        """Check that the model takes text, and a draft length if one is sent."""
+        try:
+            declared = await self._server.declaration(self.model)
+        except RefusedError as error:
+            raise BadRequestError(f"{error}; verification needs model {self.model}") from error
+        requests = self._requests or text_model(declared, self._server.url)
+        self._requests = requests
+        requests.encode(self._request("-", 1, requests, declared), declared)
 
     async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
         """Send one request; the responses of a streaming BLS show its rounds."""
-        config = await self._server.config(self._model)
-        inputs = await self._server.inputs(self._model)
-        # Every response of a streaming BLS is one round. A streaming ensemble sends a response per
-        # token, and loses characters that consist of two tokens.
-        stream = config.model_transaction_policy.decoupled and self._model != ENSEMBLE
-        request = Request(
-            prompt,
-            self._model,
-            max_tokens=max_tokens,
-            draft_tokens=self._draft_tokens,
-            stream=stream,
-        )
-        declared = {tensor.name for tensor in config.output}
-        outputs = [name for name in ALWAYS if name in declared]
-        answer = PathAnswer("", rounds=0)
         server = self._server
+        declared = await server.declaration(self.model)
+        requests = self._requests or text_model(declared, server.url)
+        request = self._request(prompt, max_tokens, requests, declared)
+        reader = requests.reader(request)
+        answer = PathAnswer("", rounds=0)
         try:
             # One stream per request: an ensemble of decoupled models supports nothing else.
             async with (
                 asyncio.timeout(server.timeout),
                 Calls(server) as calls,
-                aclosing(calls.parts(self._model, request.tensors(inputs), outputs)) as parts,
+                aclosing(calls.responses(requests.encode(request, declared))) as responses,
             ):
-                async for part in parts:
-                    answer = _extended(answer, part)
+                async for response in responses:
+                    answer = _extended(answer, reader.read(response))
         except TimeoutError:
             raise UnreachableError(
-                f"no complete answer of {self._model} at {server.url} within "
+                f"no complete answer of {self.model} at {server.url} within "
                 f"{server.timeout:g} s; request fewer tokens or increase the timeout"
             ) from None
-        return answer if stream and answer.counts else replace(answer, rounds=None)
+        answer = _extended(answer, reader.end())
+        return answer if request.stream and answer.counts else replace(answer, rounds=None)
+
+    def _request(
+        self, prompt: str, max_tokens: int, requests: Requests, declared: Declaration
+    ) -> Request:
+        return Request(
+            prompt,
+            self.model,
+            max_tokens=max_tokens,
+            draft_tokens=self._draft_tokens,
+            # Other streams show no rounds, and that of an ensemble loses characters that consist
+            # of two tokens.
+            stream=requests.streams_rounds(declared),
+            **requests.greedy,
+        )
+
+
+class JsonModel:
+    """A model of a server with a JSON API. See `DecodingPath`.
+
+    Args:
+        connection: to the service.
+        model: its name; empty selects the only one.
+        draft_tokens: per round; None applies the server's default.
+        requests: how it is asked.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: str,
+        draft_tokens: int | None = None,
+        requests: Requests = OPENAI,
+    ) -> None:
+        self.model = model
+        self._connection = connection
+        self._draft_tokens = draft_tokens
+        self._requests = requests
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether requests can turn drafts off."""
+        return self._requests.drafts_by_request
+
+    async def check(self) -> None:
+        """Check that the service has the model, and learn its name."""
+
+        def resolved() -> str:
+            with Client(self._connection, requests=self._requests) as client:
+                return client.model(self.model).name
+
+        self.model = await asyncio.to_thread(resolved)
+
+    async def answer(self, prompt: str, max_tokens: int) -> PathAnswer:
+        """Send one request without streaming."""
+        request = Request(
+            prompt,
+            self.model,
+            max_tokens=max_tokens,
+            draft_tokens=self._draft_tokens,
+            stream=False,
+            **self._requests.greedy,
+        )
+
+        def ask() -> PathAnswer:
+            with Client(self._connection, requests=self._requests) as client:
+                answer = client.ask(request)
+            return PathAnswer(answer.text, counts=answer.counts)
+
+        return await asyncio.to_thread(ask)
 
 
 class EngineModel:
     """The target's engine alone, in one call, with the server's tokenizer models."""
+
+    model = TARGET
+    has_baseline = True
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -143,6 +238,9 @@ class ClientLoop:
         draft: connection to the draft's own server; None if the target's server has the draft.
         draft_tokens: per round.
     """
+
+    model = TARGET
+    has_baseline = True
 
     def __init__(
         self, server: Server, target: Connection, draft: Connection | None, draft_tokens: int
@@ -186,12 +284,35 @@ async def require_inputs(server: Server, model: str, required: Sequence[str]) ->
             )
 
 
-def _extended(answer: PathAnswer, response: Tensors) -> PathAnswer:
-    """The answer with one more response, whose counts are totals so far."""
-    part = chunk(response, frozenset())
+async def token_count(path: DecodingPath, prompt: str, max_tokens: int) -> int:
+    """How many tokens an answer has, with its end token, from the reasons of its ends.
+
+    This takes one request if the limit ends the answer, else up to eight for 128 tokens.
+
+    Raises:
+        RefusedError: the server reports no reason.
+    """
+    least, most = 1, max_tokens
+    middle = most
+    while True:
+        reason = (await path.answer(prompt, middle)).reason
+        if reason is None:
+            raise RefusedError("the server reports no reason for the end of an answer")
+        if reason == "length":
+            least = min(middle + 1, max_tokens)
+        else:
+            most = middle
+        if least >= most:
+            return most
+        middle = (least + most) // 2
+
+
+def _extended(answer: PathAnswer, part: Chunk | None) -> PathAnswer:
+    """The answer with one more chunk, whose counts are totals so far."""
     if part is None:
         return answer
     drafted = answer.counts.drafted if answer.counts else 0
     counts = part.counts or answer.counts
     is_round = counts is not None and counts.drafted > drafted
-    return PathAnswer(answer.text + part.text, None, counts, (answer.rounds or 0) + is_round)
+    rounds = (answer.rounds or 0) + is_round
+    return PathAnswer(answer.text + part.text, None, counts, rounds, part.reason or answer.reason)

@@ -12,7 +12,7 @@ from specdec.client.decoding_paths import PathAnswer
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import agreement
-from specdec.client.sampling import Sampling
+from specdec.servers.sampling import Sampling
 
 
 @dataclass(frozen=True)

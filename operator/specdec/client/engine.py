@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from specdec.client import tokenization
 from specdec.client.errors import RefusedError
 from specdec.client.grpc_calls import Calls, Tensors
-from specdec.client.sampling import call_seed, input_name
+from specdec.servers.sampling import input_name
 
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
 _OUTPUTS: tuple[str, ...] = ("output_ids", "sequence_length")
 
 
@@ -87,3 +89,24 @@ class Engine:
                 "build its engine with them, or do not request them"
             )
         return logits.reshape(-1, logits.shape[-1])[:count]
+
+
+def call_seed(seed: int, generated: int, *, separate_draws: bool) -> int:
+    """The seed of one engine call, so that no two calls of an answer use the same random numbers.
+
+    An engine restarts its random numbers with every request. The first call uses the user's seed,
+    unless `separate_draws` is set. Other seeds are splitmix64 (Steele et al. 2014) of that seed
+    and the position, as in the BLS.
+
+    Args:
+        seed: the user's, 64 bits.
+        generated: tokens of the answer before this call.
+        separate_draws: this call uses other random numbers than another call that continues the
+            same tokens.
+    """
+    if not generated and not separate_draws:
+        return seed
+    mixed = (seed + (2 * generated + separate_draws) * _GOLDEN) & _MASK
+    mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
+    return mixed ^ mixed >> 31

@@ -12,12 +12,13 @@ from typing import Literal, Self
 
 from specdec.client.answer import Answer, Chunk, Counts
 from specdec.client.connection import Connection, of_url
-from specdec.client.fronts.choice import front
-from specdec.client.fronts.openai import OpenAI
-from specdec.client.fronts.protocol import check_streaming
-from specdec.client.http_transport import Http
-from specdec.client.request import Request
-from specdec.client.transport import Grpc, Model, Transport
+from specdec.client.http_transport import Http, JsonHttp
+from specdec.client.kinds import check_streaming, text_model
+from specdec.client.tensors import with_arrays
+from specdec.client.transport import Grpc, Transport
+from specdec.servers.encoding import Declaration, Requests
+from specdec.servers.openai_api import OPENAI
+from specdec.servers.request import Request
 
 __all__ = ["Answer", "Chunk", "Client", "Counts"]
 
@@ -32,17 +33,30 @@ class Client:
             `Connection` with TLS and headers.
         timeout: maximum seconds for one answer; a `Connection` has its own timeout.
         protocol: of Triton's endpoint; an OpenAI endpoint has HTTP only.
+        requests: how the server is asked. None finds that by the inputs of a model of Triton, and
+            takes a URL with a path for an OpenAI endpoint.
 
     Every method raises `UnreachableError` if the connection fails, and `RefusedError` with the
     server's message if the server returns an error.
     """
 
     def __init__(
-        self, where: str | Connection, timeout: float = 120.0, protocol: Protocol = "grpc"
+        self,
+        where: str | Connection,
+        timeout: float = 120.0,
+        protocol: Protocol = "grpc",
+        *,
+        requests: Requests | None = None,
     ) -> None:
         connection = of_url(where, timeout=timeout) if isinstance(where, str) else where
         self.url = connection.url
-        self._transport = _transport(connection, protocol)
+        self._requests = requests
+        self._transport: Transport
+        if connection.path:
+            self._requests = requests or OPENAI
+            self._transport = JsonHttp(connection, self._requests)
+        else:
+            self._transport = Http(connection) if protocol == "http" else Grpc(connection)
 
     def __enter__(self) -> Self:
         return self
@@ -63,29 +77,22 @@ class Client:
             answer = answer.add(part, time.monotonic() - started)
         return answer
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
         return self._transport.model(name)
 
     def generate(self, request: Request) -> Iterator[Chunk]:
         """Send a request and yield its chunks as they arrive; closing the iterator cancels it."""
-        model = self._transport.model(request.model)
-        check_streaming(request, model, self.url)
-        served = front(model, request.model, self.url)
-        tensors, names = served.tensors(request), served.outputs(request)
-        reader = served.reader(request)
-        name = model.name or request.model
-        with closing(self._transport.answers(name, tensors, names)) as responses:
-            for outputs in responses:
-                part = reader.read(outputs)
+        declared = self._transport.model(request.model)
+        check_streaming(request, declared, self.url)
+        requests = self._requests or text_model(declared, self.url)
+        reader = requests.reader(request)
+        call = requests.encode(request, declared)
+        with closing(self._transport.responses(call)) as responses:
+            for response in responses:
+                part = reader.read(response)
                 if part is not None:
-                    yield part
+                    yield with_arrays(part)
         rest = reader.end()
         if rest is not None:
-            yield rest
-
-
-def _transport(connection: Connection, protocol: Protocol) -> Transport:
-    if connection.path:
-        return OpenAI(connection)
-    return Http(connection) if protocol == "http" else Grpc(connection)
+            yield with_arrays(rest)

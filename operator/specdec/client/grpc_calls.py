@@ -18,6 +18,8 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
+from specdec.client.tensors import arrays
+from specdec.servers.encoding import Call, Declaration, TensorCall
 
 Tensors = Mapping[str, NDArray[Any]]
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -71,6 +73,10 @@ class Server:
                 raise self.error(error.code(), error.details()) from error
             self._configs[model] = reply.config
         return self._configs[model]
+
+    async def declaration(self, model: str) -> Declaration:
+        """The declaration of a model."""
+        return declaration(await self.config(model))
 
     async def inputs(self, model: str) -> frozenset[str]:
         """The names of the inputs that a model declares."""
@@ -172,6 +178,12 @@ class Calls:
             async for part in responses:
                 yield part
 
+    async def responses(self, call: Call) -> AsyncGenerator[Tensors, None]:
+        """The responses to a call; closing the iterator cancels the request."""
+        async with aclosing(self._read(tensor_request(call))) as responses:
+            async for part in responses:
+                yield part
+
     async def _read(self, request: Any) -> AsyncGenerator[Tensors, None]:
         """The decoded responses that have tensors."""
         async with aclosing(self.replies(request)) as replies:
@@ -229,6 +241,25 @@ def infer_request(model: str, tensors: Tensors, outputs: Collection[str]) -> Any
     for name in outputs:
         request.outputs.add(name=name)
     return request
+
+
+def tensor_request(call: Call, outputs: Collection[str] = ()) -> Any:
+    """The gRPC message of a call to a model of Triton; `outputs` replace those of the call."""
+    assert isinstance(call, TensorCall)  # noqa: S101 -- only JSON APIs get the other kind of call
+    return infer_request(call.model, arrays(call.inputs), outputs or call.outputs)
+
+
+def declaration(config: Any) -> Declaration:
+    """The declaration in a model's configuration."""
+    ensemble = config.HasField("ensemble_scheduling")
+    return Declaration(
+        frozenset(tensor.name for tensor in config.input),
+        frozenset(tensor.name for tensor in config.output),
+        # An ensemble declares no transaction policy: it streams if its steps do.
+        config.model_transaction_policy.decoupled or ensemble,
+        config.name,
+        ensemble,
+    )
 
 
 def decoded(response: Any) -> Tensors:

@@ -1,4 +1,4 @@
-"""The HTTP transport of `generate.Client`: Triton's generate extension with its event stream.
+"""The HTTP transports of `generate.Client`: Triton's generate extension, and JSON APIs.
 
 The benchmark's HTTP client reuses the functions for request bodies, events and errors.
 """
@@ -13,12 +13,17 @@ from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-from specdec.client.transport import Model, Outputs, timed_out
+from specdec.client.transport import Response, timed_out
+from specdec.servers.encoding import Call, Declaration, JsonCall, Requests, TensorCall
+from specdec.servers.tensor import Tensor
 
 EVENT = b"data:"
+# What some servers send at the end of a stream.
+_DONE = b"[DONE]"
 
 
 class Http:
@@ -33,40 +38,46 @@ class Http:
     def close(self) -> None:
         """Do nothing: every request has its own connection."""
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
+        config = self._get(f"{path(name)}/config")
+        decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
+        ensemble = config.get("platform") == "ensemble"
+        return Declaration(
+            frozenset(tensor["name"] for tensor in config.get("input", ())),
+            frozenset(tensor["name"] for tensor in config.get("output", ())),
+            # An ensemble declares no transaction policy: it streams if its steps do.
+            bool(decoupled) or ensemble,
+            name,
+            ensemble,
+        )
+
+    def responses(self, call: Call) -> Generator[Response, None, None]:
+        """Send one request and yield its responses; closing the iterator ends the connection."""
+        assert isinstance(call, TensorCall)  # noqa: S101 -- JSON APIs have another transport
+        for event in self._events(f"{path(call.model)}/generate_stream", body(call.inputs)):
+            yield arrays(event, call.outputs)
+
+    def _get(self, path: str) -> dict[str, Any]:
         link = self._link(CONNECT_SECONDS)
         try:
-            config = read(self._reply(link, "GET", f"{path(name)}/config").read())
+            return read(self._reply(link, "GET", path).read())
         except (OSError, HTTPException) as error:
             raise self._client_error(error) from error
         finally:
             link.close()
-        decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
-        return Model(
-            frozenset(tensor["name"] for tensor in config.get("input", ())),
-            frozenset(tensor["name"] for tensor in config.get("output", ())),
-            # An ensemble declares no transaction policy: it streams if its steps do.
-            bool(decoupled) or config.get("platform") == "ensemble",
-        )
 
-    def answers(
-        self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
-    ) -> Generator[Outputs, None, None]:
-        """Send one request and yield its responses; closing the iterator ends the connection."""
-        content = body(tensors)
+    def _events(self, path: str, body: str) -> Generator[dict[str, Any], None, None]:
+        """The events of a POST; closing the iterator ends the connection."""
         deadline = time.monotonic() + self._connection.timeout
         link = self._link(self._connection.timeout)
         try:
-            reply = self._reply(link, "POST", f"{path(model)}/generate_stream", content)
-            for line in reply:
+            for line in self._reply(link, "POST", path, body):
                 if time.monotonic() > deadline:
                     raise timed_out(self._connection)
-                if line.startswith(EVENT):
-                    event = read(line[len(EVENT) :])
-                    if "error" in event:
-                        raise refused(self._connection.url, event["error"])
-                    yield arrays(event, outputs)
+                event = event_of(line, self._connection.url)
+                if event is not None:
+                    yield event
         except (OSError, HTTPException) as error:
             raise self._client_error(error) from error
         finally:
@@ -92,6 +103,44 @@ class Http:
         if isinstance(error, TimeoutError):
             return timed_out(self._connection)
         return connection_failed(self._connection.url, error)
+
+
+class JsonHttp(Http):
+    """The JSON API of a kind of server; see `transport.Transport`."""
+
+    def __init__(self, connection: Connection, requests: Requests) -> None:
+        super().__init__(connection)
+        self._requests = requests
+        self._url = f"{connection.url}{connection.path}"
+
+    @override
+    def model(self, name: str) -> Declaration:
+        """The declaration of a model; an empty name selects the only one of the server."""
+        listing = self._requests.listing
+        listed = self._get(f"{self._connection.path}/{listing}") if listing else {}
+        return self._requests.declaration(name, self._url, listed)
+
+    @override
+    def responses(self, call: Call) -> Generator[Response, None, None]:
+        """Send one request and yield its events; closing the iterator ends the connection."""
+        assert isinstance(call, JsonCall)  # noqa: S101 -- models of Triton have other transports
+        path = f"{self._connection.path}/{call.path}"
+        yield from self._events(path, json.dumps(call.body))
+
+
+def event_of(line: bytes, url: str) -> dict[str, Any] | None:
+    """The event in a line of a stream, or the single response; None for a line without one.
+
+    Raises:
+        RefusedError: the event is an error, or is not JSON.
+    """
+    text = line.removeprefix(EVENT).strip()
+    if not text or text == _DONE or text.startswith(b":"):
+        return None
+    event = read(text)
+    if event.get("error"):
+        raise refused(url, message_of(event["error"]))
+    return event
 
 
 def refused(url: str, message: str) -> RefusedError:
@@ -129,9 +178,9 @@ def path(model: str) -> str:
     return f"/v2/models/{quote(model, safe='')}"
 
 
-def body(tensors: Mapping[str, NDArray[Any]]) -> str:
+def body(tensors: Mapping[str, Tensor]) -> str:
     """The JSON body of a request; tensors have the shapes that the model declares."""
-    return json.dumps({name: _plain(array) for name, array in tensors.items()})
+    return json.dumps({name: tensor.plain for name, tensor in tensors.items()})
 
 
 def reason(text: bytes, status: int) -> str:
@@ -147,7 +196,7 @@ def message_of(error: Any) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
-def arrays(event: Mapping[str, Any], outputs: Collection[str]) -> Outputs:
+def arrays(event: Mapping[str, Any], outputs: Collection[str]) -> Response:
     """The values of the requested outputs that an event contains."""
     return {name: _array(event[name]) for name in outputs if name in event}
 
@@ -165,11 +214,6 @@ def read(text: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RefusedError("the response is no JSON object; give the HTTP port")
     return value
-
-
-def _plain(array: NDArray[Any]) -> Any:
-    values = [v.decode() if isinstance(v, bytes) else v for v in array.reshape(-1).tolist()]
-    return values[0] if len(values) == 1 else values
 
 
 def _array(value: Any) -> NDArray[Any]:

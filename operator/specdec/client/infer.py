@@ -18,8 +18,8 @@ from specdec.client import tokenization
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server
-from specdec.client.sampling import Sampling, input_name
-from specdec.triton.model_names import TARGET
+from specdec.client.tensors import array
+from specdec.servers.sampling import Sampling, input_name
 
 # Window, n-gram size and verification set of lookahead decoding (Fu et al., 2024).
 _LOOKAHEAD = (
@@ -53,7 +53,7 @@ class Inference(Sampling):
     lookahead: tuple[int, ...] = ()
     max_tokens: int = 16
     stream: bool = False
-    model: str = TARGET
+    model: str = "tensorrt_llm"
 
     @override
     def __post_init__(self) -> None:
@@ -84,8 +84,8 @@ class Inference(Sampling):
             BadRequestError: the engine declares no input for a value.
         """
         inputs = {
-            input_name(field, declared, self.model): array.reshape(1, -1)
-            for field, array in self.numbers()
+            input_name(field, declared, self.model): array(value.batched())
+            for field, value in self.numbers()
         }
         if self.draft:
             inputs["draft_input_ids"] = np.array([self.draft], np.int32)

@@ -4,7 +4,6 @@ Verification, the benchmark and the demo use it. Counters that a server lacks ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.client import HTTPException
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -12,52 +11,12 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from specdec.client.errors import RefusedError, UnreachableError
+from specdec.servers.kind import kinds
+from specdec.servers.totals import SourceTotals, SpeculationTotals
+
+__all__ = ["SourceTotals", "SpeculationTotals", "parse", "read", "speculation", "summed", "totals"]
 
 _SECONDS = 5.0
-_OWN = "specdec_draft_tokens_total"
-# Counters of `trtllm-serve`: drafted and accepted tokens in two spellings, and generated tokens.
-_DRAFTS = tuple(
-    (f"trtllm_spec_decode_{drafted}_total", f"trtllm_spec_decode_{accepted}_total")
-    for drafted, accepted in (
-        ("drafted_tokens", "accepted_tokens"),
-        ("num_draft_tokens", "num_accepted_tokens"),
-    )
-)
-_GENERATED = "trtllm_generation_tokens_total"
-SOURCES = ("model", "lookup", "memory")
-
-
-@dataclass(frozen=True)
-class SourceTotals:
-    """Draft tokens of a source: draft `model`, `lookup` in the text, `memory` of earlier texts."""
-
-    name: str
-    drafted: int = 0
-    accepted: int = 0
-
-
-@dataclass(frozen=True)
-class SpeculationTotals:
-    """Speculation counters: totals since the server started, or the difference of two readings.
-
-    One round is one draft and one verification step. It generates the accepted draft tokens and
-    one more token. `sources` has only the sources that drafted.
-    """
-
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    generated: int = 0
-    sources: tuple[SourceTotals, ...] = ()
-
-    def __sub__(self, earlier: "SpeculationTotals") -> "SpeculationTotals":
-        return SpeculationTotals(
-            self.rounds - earlier.rounds,
-            self.drafted - earlier.drafted,
-            self.accepted - earlier.accepted,
-            self.generated - earlier.generated,
-            _grown(self.sources, earlier.sources),
-        )
 
 
 def read(url: str) -> SpeculationTotals:
@@ -111,57 +70,6 @@ def summed(text: str) -> dict[str, float]:
 
 
 def speculation(totals: Mapping[str, float]) -> SpeculationTotals:
-    """The speculation counters among the totals of a server's metrics."""
-
-    def total(name: str) -> int:
-        return int(totals.get(f"specdec_{name}_total", 0.0))
-
-    drafted, accepted = _drafts(totals)
-    return SpeculationTotals(
-        rounds=total("rounds"),
-        drafted=total("draft_tokens") + drafted,
-        accepted=total("accepted_tokens") + accepted,
-        generated=total("generated_tokens") + int(totals.get(_GENERATED, 0.0)),
-        sources=_sources(totals),
-    )
-
-
-def counts_drafts(totals: Mapping[str, float]) -> bool:
-    """Whether a server counts draft tokens."""
-    return any(name in totals for name, _ in (*_DRAFTS, (_OWN, "")))
-
-
-def _sources(totals: Mapping[str, float]) -> tuple[SourceTotals, ...]:
-    def total(kind: str, source: str) -> int:
-        return int(totals.get(f"specdec_{kind}_tokens_by_source_total {source}", 0.0))
-
-    sources = (
-        SourceTotals(name, total("draft", name), total("accepted", name)) for name in SOURCES
-    )
-    return tuple(source for source in sources if source.drafted)
-
-
-def _grown(
-    sources: tuple[SourceTotals, ...], earlier: tuple[SourceTotals, ...]
-) -> tuple[SourceTotals, ...]:
-    """What each source drafted after an earlier reading."""
-    before = {source.name: source for source in earlier}
-    differences = (
-        SourceTotals(
-            source.name,
-            source.drafted - before.get(source.name, SourceTotals("")).drafted,
-            source.accepted - before.get(source.name, SourceTotals("")).accepted,
-        )
-        for source in sources
-    )
-    return tuple(source for source in differences if source.drafted)
-
-
-def _drafts(totals: Mapping[str, float]) -> tuple[int, int]:
-    """Drafted and accepted tokens of `trtllm-serve`.
-
-    A release may have both spellings, and then each counts all tokens, or stays at 0.
-    """
-    pairs = [tuple(int(totals.get(name, 0.0)) for name in pair) for pair in _DRAFTS]
-    drafted, accepted = max(pairs)
-    return drafted, accepted
+    """The speculation counters of every kind of server among the totals of a server's metrics."""
+    read_by_kind = (kind.counters.speculation(totals) for kind in kinds())
+    return sum(read_by_kind, start=SpeculationTotals())

@@ -20,9 +20,9 @@ from specdec.client.draft_loop import DraftLoop
 from specdec.client.engine import Engine
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.sampling import Sampling
 from specdec.client.speculate_result import Result, Step
 from specdec.client.tokenization import Prepared
+from specdec.servers.sampling import Sampling
 from specdec.triton.model_names import DRAFT, TARGET
 
 __all__ = ["Options", "Result", "Step", "speculate"]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from specdec.client.errors import BadRequestError, RefusedError
 from specdec.client.grpc_calls import Calls, Server, Tensors
-from specdec.client.sampling import Sampling, input_name, strings
+from specdec.client.tensors import array, strings
+from specdec.servers.sampling import Sampling, input_name
 from specdec.triton.model_names import POSTPROCESSING, PREPROCESSING
 
 _OUTPUTS = (
@@ -149,8 +150,8 @@ def engine_inputs(
     # Each call sets the first two, and the tokenizer the others.
     excluded = ("seed", "min_tokens", "end_id", "pad_id")
     tensors = {
-        input_name(field, declared, model): array.reshape(1, -1)
-        for field, array in sampling.numbers()
+        input_name(field, declared, model): array(value.batched())
+        for field, value in sampling.numbers()
         if field not in excluded
     }
     tensors["end_id"] = np.array([[prepared.end_id]], np.int32)

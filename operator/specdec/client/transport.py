@@ -1,37 +1,30 @@
 """The transports of `generate.Client`: the common protocol, and its gRPC implementation.
 
-`http_transport` has the HTTP implementation. Both send one request at a time. HTTP
-returns flat lists, and gRPC tensors with their shapes.
+`http_transport` has the HTTP implementations. All send one request at a time. Triton's HTTP
+returns flat lists, and its gRPC tensors with their shapes.
 """
 
 import threading
-from collections.abc import Collection, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Protocol
 
 import grpc
-from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import RefusedError, UnreachableError
-from specdec.client.grpc_calls import UNREACHABLE, channel, decoded, infer_request, is_final
+from specdec.client.grpc_calls import (
+    UNREACHABLE,
+    channel,
+    declaration,
+    decoded,
+    is_final,
+    tensor_request,
+)
+from specdec.servers.encoding import Call, Declaration
 
-Outputs = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Model:
-    """The declaration of a served model: names of its tensors, and whether it can stream.
-
-    Attributes:
-        name: the server's name for the model; empty if it is the requested name.
-    """
-
-    inputs: frozenset[str]
-    outputs: frozenset[str]
-    streams: bool
-    name: str = ""
+# Arrays by the names of Triton's outputs, or the JSON object of an event.
+Response = Mapping[str, Any]
 
 
 class Transport(Protocol):
@@ -41,12 +34,10 @@ class Transport(Protocol):
     server's message if the server returns an error.
     """
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
 
-    def answers(
-        self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
-    ) -> Generator[Outputs, None, None]:
+    def responses(self, call: Call) -> Generator[Response, None, None]:
         """Send one request and yield its responses; closing the iterator cancels the request."""
 
     def close(self) -> None:
@@ -78,7 +69,7 @@ class Grpc:
         """End the connection."""
         self._channel.close()
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
         options = {"metadata": self._headers, "timeout": CONNECT_SECONDS}
         try:
@@ -90,29 +81,22 @@ class Grpc:
             config = self._stub.ModelConfig(request, **options).config
         except grpc.RpcError as error:
             raise self._client_error(error) from error
-        return Model(
-            frozenset(tensor.name for tensor in config.input),
-            frozenset(tensor.name for tensor in config.output),
-            # An ensemble declares no transaction policy: it streams if its steps do.
-            config.model_transaction_policy.decoupled or config.HasField("ensemble_scheduling"),
-        )
+        return declaration(config)
 
-    def answers(
-        self, model: str, tensors: Mapping[str, NDArray[Any]], outputs: Collection[str]
-    ) -> Generator[Outputs, None, None]:
+    def responses(self, call: Call) -> Generator[Response, None, None]:
         """Send one request and yield its responses; closing the iterator cancels the request."""
-        request = infer_request(model, tensors, outputs)
+        request = tensor_request(call)
         request.parameters["triton_enable_empty_final_response"].bool_param = True
         over = threading.Event()
         timeout = self._connection.timeout
-        call = self._stub.ModelStreamInfer(
+        replies = self._stub.ModelStreamInfer(
             _requests(request, over), metadata=self._headers, timeout=timeout
         )
         # Cancel only an active request. After a late cancellation, Triton 2.51 sometimes keeps the
         # request and its model, so that the server's shutdown takes until its exit timeout.
         ended = False
         try:
-            for reply in call:
+            for reply in replies:
                 ended = bool(reply.error_message) or is_final(reply.infer_response)
                 if reply.error_message:
                     raise self._refused(reply.error_message)
@@ -129,7 +113,7 @@ class Grpc:
         finally:
             over.set()
             if not ended:
-                call.cancel()
+                replies.cancel()
 
     def _refused(self, message: str) -> RefusedError:
         return RefusedError(f"the server at {self._connection.url} refused: {message}")

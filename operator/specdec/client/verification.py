@@ -7,21 +7,27 @@ and the counts of draft tokens; it does not judge them.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
+from specdec.client.decoding_paths import (
+    ClientLoop,
+    DecodingPath,
+    EngineModel,
+    JsonModel,
+    TextModel,
+)
 from specdec.client.divergence import Divergence
 from specdec.client.errors import BadRequestError, ClientError, RefusedError, UnreachableError
-from specdec.client.front_path import FrontPath
-from specdec.client.fronts.llm_api import MAX_TOKENS
-from specdec.client.fronts.same_service import refuse_same
 from specdec.client.grpc_calls import Server
 from specdec.client.metrics import SpeculationTotals
 from specdec.client.metrics import read as read_metrics
+from specdec.client.same_service import refuse_same
 from specdec.client.verification_result import Comparison, Failure, Kind, Verification, summary
+from specdec.servers.encoding import Requests
+from specdec.servers.openai_api import OPENAI
 from specdec.triton.model_names import BLS, ENSEMBLE
 
 __all__ = ["Comparison", "Divergence", "Failure", "Options", "Verification", "verify"]
@@ -44,6 +50,7 @@ class Options:
         model: name of the model: the BLS, a model with the same inputs, the LLM API, or a model of
             an OpenAI endpoint (empty selects the only one).
         baseline_model: a model of the baseline's server; it replaces `against`.
+        requests: how the model is asked; None finds that, see `generate.Client`.
 
     Raises:
         BadRequestError: a value no server could take.
@@ -55,6 +62,7 @@ class Options:
     client_loop: bool = False
     model: str = BLS
     baseline_model: str | None = None
+    requests: Requests | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -63,7 +71,7 @@ class Options:
             raise BadRequestError(
                 f"draft tokens is {self.draft_tokens}; set it to 0 (off) or more, or leave it out"
             )
-        if self.client_loop and self.model != BLS:
+        if self.client_loop and self.model != type(self).model:
             raise BadRequestError(
                 f"model {self.model} has no part in the client's loop; leave out one of them"
             )
@@ -108,59 +116,63 @@ async def verify(
     async with AsyncExitStack() as stack:
         verified = await stack.enter_async_context(Server(server))
         baseline_server = await stack.enter_async_context(Server(baseline or server))
-        verified_path = await _verified_path(options, verified, server, draft)
-        baseline_path = _baseline(options, baseline_server, verified_path, baseline)
+        verified_path = decoding_path(options, verified, server, draft)
+        baseline_path = _baseline(options, baseline_server, server, baseline)
+        await verified_path.check()
+        if baseline is None and not verified_path.has_baseline:
+            raise BadRequestError(
+                "this model has no baseline in its own service; give --baseline-url of a service "
+                "without speculation, and --baseline-model if it is not the ensemble"
+            )
+        await baseline_path.check()
+        own = baseline is not None and (baseline.path or options.baseline_model)
+        if baseline is not None and own and not options.client_loop:
+            refuse_same(server, verified_path.model, baseline, baseline_path.model)
         run = _Run(verified_path, baseline_path)
-        await run.check()
-        if isinstance(baseline_path, FrontPath) and not options.client_loop:
-            named = verified_path.model if isinstance(verified_path, FrontPath) else options.model
-            refuse_same(server, named, baseline_path.connection, baseline_path.model)
         before = await _counted(metrics)
         await run.all(entries, options.max_tokens, concurrency, on_result or (lambda _: None))
         outcomes = [run.outcomes[index] for index in range(len(entries))]
         return await summary(
             entries,
             outcomes,
-            None if isinstance(baseline_path, FrontPath) else baseline_server,
+            None if baseline is not None and baseline.path else baseline_server,
             await _counted_since(before, metrics),
         )
 
 
-async def _verified_path(
-    options: Options, server: Server, target: Connection, draft: Connection | None
+def decoding_path(
+    options: Options, server: Server, target: Connection, draft: Connection | None = None
 ) -> DecodingPath:
-    if not options.client_loop:
-        if target.path or await _is_llm_api(server, options.model):
-            return FrontPath(target, options.model)
-        return TextModel(server, options.model, options.draft_tokens)
-    length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
-    return ClientLoop(server, target, draft, length)
+    """The decoding path that is verified.
 
-
-async def _is_llm_api(server: Server, model: str) -> bool:
-    try:
-        return MAX_TOKENS in await server.inputs(model)
-    except RefusedError:
-        # The check of the path reports a missing model.
-        return False
+    Args:
+        options: of the verification.
+        server: the client of the server of the model.
+        target: the connection to it.
+        draft: the connection to the draft's own server, if it has one.
+    """
+    if options.client_loop:
+        length = _LOOP_DRAFT_TOKENS if options.draft_tokens is None else options.draft_tokens
+        return ClientLoop(server, target, draft, length)
+    requests = options.requests
+    if target.path:
+        return JsonModel(target, options.model, options.draft_tokens, requests or OPENAI)
+    return TextModel(server, options.model, options.draft_tokens, requests)
 
 
 def _baseline(
-    options: Options, server: Server, verified: DecodingPath, baseline: Connection | None
+    options: Options, server: Server, target: Connection, baseline: Connection | None
 ) -> DecodingPath:
-    if baseline is not None and (baseline.path or options.baseline_model):
-        return FrontPath(baseline, options.baseline_model or "")
-    if isinstance(verified, FrontPath) and baseline is None:
-        raise BadRequestError(
-            "this model has no baseline in its own service; give --baseline-url of a service "
-            "without speculation, and --baseline-model if it is not the ensemble"
-        )
+    if baseline is not None and baseline.path:
+        return JsonModel(baseline, options.baseline_model or "")
+    if baseline is not None and options.baseline_model:
+        return TextModel(server, options.baseline_model)
     against = options.against or ("target" if options.client_loop else "ensemble")
     if against == "target":
         return EngineModel(server)
-    if against == "bls":
-        return TextModel(server, options.model, 0)
-    return TextModel(server, ENSEMBLE, None)
+    if against == "bls" or (baseline is None and target.path):
+        return decoding_path(replace(options, draft_tokens=0, client_loop=False), server, target)
+    return TextModel(server, ENSEMBLE)
 
 
 class _Run:
@@ -171,10 +183,6 @@ class _Run:
         self._verified = verified
         self._baseline = baseline_path
         self._unreachable: UnreachableError | None = None
-
-    async def check(self) -> None:
-        await self._verified.check()
-        await self._baseline.check()
 
     async def all(
         self,

@@ -17,15 +17,11 @@ from specdec.desired.child import given, metadata
 from specdec.desired.fetch import own_job
 from specdec.desired.network import address
 from specdec.desired.pod import Container, Volume
-from specdec.triton import contract
-from specdec.triton.model_names import BLS
 
 VERIFY, BENCHMARK = "verify", "benchmark"
 PROMPTS = "/specdec/prompts"
 _FILE = "prompts.jsonl"
 _REPORTS = "reports"
-_COUNTS = "total_draft_tokens"
-OPENAI_PATH = "/v1"
 _RESOURCES = {
     "requests": {"cpu": "250m", "memory": "128Mi"},
     "limits": {"memory": "512Mi"},
@@ -120,9 +116,9 @@ def verify_job(
     plan = {
         **_plan(model, plan_hash, draft_tokens, spec.prompts_config_map_ref),
         **given(metrics=_metrics(model, version)),
-        # If a method drafts inside the engine, there are no counters, and no request can turn
-        # drafting off.
-        "path": servers.of(model).serving.verification or model.control,
+        "kind": servers.of(model).name,
+        "compares": _compares(model),
+        **given(clientLoop=_client_loop(model) or None),
         "maxPrompts": spec.max_prompts,
         "maxTokens": spec.max_tokens,
     }
@@ -194,25 +190,35 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
     """
     if model.spec.serving.replicas != 1:
         return None
-    if servers.of(model).serving.proxy:
-        return address(model, "target", servers.of(model).serving.metrics)
-    if model.control != "Bls":
+    kind = servers.of(model)
+    # Drafts inside an engine that shows its steps are in no counter, nor are those of a client.
+    if _client_loop(model) or (kind.counters.engine and not _compares(model)):
         return None
-    outputs = {tensor.name for tensor in contract.outputs(BLS, version)}
     # Responses have no counts by source.
-    is_complete = _COUNTS in outputs and not model.spec.speculation.block.drafts_from_lookups
-    return None if is_complete else address(model, "target", servers.of(model).serving.metrics)
+    lookups = model.spec.speculation.block.drafts_from_lookups
+    is_complete = kind.counters.in_answers(version) and not lookups
+    if is_complete or not kind.counters.metrics:
+        return None
+    return address(model, "target", kind.serving.metrics)
+
+
+def _compares(model: SpeculativeModel) -> bool:
+    """Whether answers of the target alone come from the same service."""
+    return servers.of(model).requests.drafts_by_request and model.control != "Engine"
+
+
+def _client_loop(model: SpeculativeModel) -> bool:
+    """Whether clients run the draft/target loop, because target and draft have own servers."""
+    return "draft" in names.servers(model)
 
 
 def _service(model: SpeculativeModel, *, http: bool) -> dict[str, Any]:
     """How a benchmark reaches a service; over HTTP its client adds less overhead."""
-    server = servers.of(model).serving
-    if server.openai:
-        # An endpoint with one model, which needs no name.
-        at = address(model, "target", server.openai)
-        return {"server": at, "path": OPENAI_PATH, "model": ""}
-    port = server.http if http else server.grpc
-    return {"server": address(model, "target", port), "model": server.model}
+    kind = servers.of(model)
+    server = kind.serving
+    port = server.openai or (server.http if http else server.grpc)
+    at = address(model, "target", port)
+    return {"kind": kind.name, "server": at, "model": kind.requests.model}
 
 
 def _job(

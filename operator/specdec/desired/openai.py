@@ -8,7 +8,6 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.networking import OpenAI
 from specdec.desired.child import given
 from specdec.desired.pod import MODELS, Container
-from specdec.triton.model_names import BLS
 
 CONTAINER = "openai"
 _TEMPLATE, _FOLDER, _FILE = "chat-template", "/specdec/chat", "chat_template.jinja"
@@ -73,11 +72,12 @@ def volumes(model: SpeculativeModel) -> tuple[dict[str, Any], ...]:
 
 
 def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[str]:
-    server = servers.of(model).serving
+    kind = servers.of(model)
+    server = kind.serving
     options = {
         "--served-model-name": settings.served_model_name or model.metadata.name,
         "--url": f"127.0.0.1:{server.ports[server.grpc]}",
-        "--model": None if server.model == BLS else server.model,
+        "--kind": kind.name,
         "--port": settings.port,
         "--tokenizer": tokenizer,
         "--chat-template": f"{_FOLDER}/{_FILE}" if settings.chat_template else None,

@@ -47,9 +47,11 @@ def containers(
 
 
 def _command(model: SpeculativeModel, proxy: Proxy, checkpoint: str) -> list[str]:
-    server, serving = servers.of(model).serving, model.spec.serving
+    kind, serving = servers.of(model), model.spec.serving
+    server = kind.serving
     options = {
         "--served-model-name": model.metadata.name,
+        "--kind": kind.name,
         "--upstream": proxy.address,
         "--upstream-model": proxy.model(checkpoint),
         "--port": server.ports[server.http],

@@ -21,6 +21,7 @@ from specdec.client.errors import ClientError
 from specdec.client.load import Arm, Level, Progress, Report, Settings, measure
 from specdec.jobs import measurement_common, result, volume
 from specdec.jobs.result import JobError, progress
+from specdec.servers.kind import kind
 
 FAILED = BenchmarkReason.BENCHMARK_FAILED
 _CHARACTERS = 300
@@ -58,7 +59,9 @@ def benchmark(plan: Json, root: Path) -> Json:
         output_tokens=plan["outputTokens"],
         error_limit_percent=plan["maxErrorPercent"],
     )
-    server = measurement_common.connection(plan["server"], plan.get("tls"), plan.get("path", ""))
+    requests = kind(plan["kind"]).requests
+    server = measurement_common.connection(plan["server"], plan.get("tls"), requests.path)
+    baseline_requests = kind(other["kind"]).requests if other else None
     try:
         report = asyncio.run(
             measure(
@@ -67,6 +70,8 @@ def benchmark(plan: Json, root: Path) -> Json:
                 on_progress=_ProgressLog(),
                 protocol=plan.get("protocol", "grpc"),
                 baseline=_connection(other) if other else None,
+                requests=requests,
+                baseline_requests=baseline_requests,
             )
         )
     except ClientError as error:
@@ -81,7 +86,7 @@ def benchmark(plan: Json, root: Path) -> Json:
 
 
 def _connection(other: Mapping[str, str]) -> Connection:
-    return measurement_common.connection(other["server"], None, other.get("path", ""))
+    return measurement_common.connection(other["server"], None, kind(other["kind"]).requests.path)
 
 
 def write(file: Path, report: Report) -> None:

@@ -17,13 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.api.reasons import BenchmarkReason
-from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
+from specdec.client.decoding_paths import (
+    ClientLoop,
+    DecodingPath,
+    EngineModel,
+    TextModel,
+    token_count,
+)
 from specdec.client.errors import ClientError, UnreachableError
 from specdec.client.grpc_calls import Server
-from specdec.client.llm_api_path import LlmApiModel
 from specdec.jobs import measurement_common, result
 from specdec.jobs.result import JobError, progress
-from specdec.triton.model_names import BLS
+from specdec.servers.kind import ServerKind, kind
 
 FAILED = BenchmarkReason.BENCHMARK_FAILED
 _DIGEST_CHARACTERS = 10
@@ -36,16 +41,17 @@ class Plan:
     """Which service to put load on, and how.
 
     Attributes:
-        path: `Bls` for a server with the BLS, `LlmApi` for one of the LLM API, or `Loop` for the
-            client's draft/target loop.
-        server, draft_server: `host:port` of gRPC endpoints; the second one for `Loop`.
+        kind: of the server.
+        client_loop: the client runs the draft/target loop.
+        server, draft_server: `host:port` of gRPC endpoints; the second one for the client's loop.
         draft_tokens: per round of the client's loop.
         prompts: number of prompts.
         output_tokens: upper limit of each answer.
         concurrency: numbers of concurrent clients, one level each.
     """
 
-    path: str
+    kind: ServerKind
+    client_loop: bool
     server: str
     draft_server: str | None
     draft_tokens: int
@@ -58,7 +64,8 @@ class Plan:
         """Parse the plan that `certify.resources` writes."""
         plan: Json = json.loads(text)
         return cls(
-            path=plan["path"],
+            kind=kind(plan["kind"]),
+            client_loop=plan.get("clientLoop", False),
             server=plan["server"],
             draft_server=plan.get("draftServer"),
             draft_tokens=plan["draftTokens"],
@@ -108,7 +115,7 @@ async def measured(plan: Plan) -> Json:
             await path.check()
             # This runs before any clock. It warms up the server, and counts the tokens of each
             # answer.
-            tokens = await _token_counts(path, server, prompts, plan.output_tokens)
+            tokens = await _token_counts(plan, path, server, prompts)
             answers = [await path.answer(prompt, plan.output_tokens) for prompt in prompts]
             progress("compare", 30)
             levels = []
@@ -126,23 +133,21 @@ async def measured(plan: Plan) -> Json:
 
 
 def _path(plan: Plan, server: Server) -> DecodingPath:
-    if plan.path == "Bls":
-        return TextModel(server, BLS, None)
-    if plan.path == "LlmApi":
-        return LlmApiModel(server)
+    if not plan.client_loop:
+        return TextModel(server, plan.kind.requests.model, requests=plan.kind.requests)
     draft = plan.draft_server and measurement_common.connection(plan.draft_server, None)
     target = measurement_common.connection(plan.server, None)
     return ClientLoop(server, target, draft or None, plan.draft_tokens)
 
 
 async def _token_counts(
-    path: DecodingPath, server: Server, prompts: Sequence[str], output_tokens: int
+    plan: Plan, path: DecodingPath, server: Server, prompts: Sequence[str]
 ) -> list[int]:
-    """The number of tokens of each answer; answers without token ids count none."""
-    if isinstance(path, LlmApiModel):
-        return [await path.token_count(prompt, output_tokens) for prompt in prompts]
+    """The number of tokens of each answer; the engine alone gives their ids."""
+    if not plan.kind.counters.engine:
+        return [await token_count(path, prompt, plan.output_tokens) for prompt in prompts]
     engine = EngineModel(server)
-    answers = [await engine.answer(prompt, output_tokens) for prompt in prompts]
+    answers = [await engine.answer(prompt, plan.output_tokens) for prompt in prompts]
     return [len(answer.ids or ()) for answer in answers]
 
 

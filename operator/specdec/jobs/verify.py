@@ -12,7 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,19 @@ from typing import Any
 from specdec.api.reasons import VerificationReason
 from specdec.client import metrics as counters
 from specdec.client import tokenization
+from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.decoding_paths import ClientLoop, DecodingPath, EngineModel, TextModel
+from specdec.client.decoding_paths import DecodingPath, EngineModel
 from specdec.client.divergence import Divergence
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.infer import Inference, infer
-from specdec.client.sampling import Sampling
-from specdec.client.verification import Options, verify
+from specdec.client.verification import Options, decoding_path, verify
 from specdec.client.verification_result import Verification
-from specdec.jobs import measurement_common, result, verify_counts, verify_openai
+from specdec.jobs import measurement_common, result, verify_counts
 from specdec.jobs.result import JobError, progress
-from specdec.triton.model_names import BLS, TARGET
+from specdec.servers.kind import ServerKind, kind
+from specdec.servers.sampling import Sampling
 
 FAILED = VerificationReason.VERIFICATION_FAILED
 _CONCURRENCY = 4
@@ -47,11 +48,12 @@ class Plan:
 
     Attributes:
         plan_hash: returned with the result.
-        path: `Bls` or `Loop` (the client's draft/target loop) is compared with the target alone.
-            `Engine` drafts inside the engine, which shows only the number of tokens per step.
-            `LlmApi` reports draft tokens with its answers, `OpenAI` in its metrics.
-        server, draft_server: `host:port` of gRPC endpoints; the second one if the draft model has
-            its own server.
+        kind: of the server.
+        compares: answers with speculation are compared with those of the target alone. If no
+            request can turn drafts off, draft tokens are only counted.
+        client_loop: the client runs the draft/target loop.
+        server, draft_server: `host:port` of the servers; the second one if the draft model has its
+            own.
         metrics: `host:port` of the server's metrics, if its answers do not report draft tokens.
         draft_tokens: per round, if the client drafts.
         prompts: a file; None selects the built-in prompts.
@@ -61,7 +63,9 @@ class Plan:
     """
 
     plan_hash: str
-    path: str
+    kind: ServerKind
+    compares: bool
+    client_loop: bool
     server: str
     draft_server: str | None
     metrics: str | None
@@ -78,7 +82,9 @@ class Plan:
         plan: Json = json.loads(text)
         return cls(
             plan_hash=plan["planHash"],
-            path=plan["path"],
+            kind=kind(plan["kind"]),
+            compares=plan["compares"],
+            client_loop=plan.get("clientLoop", False),
             server=plan["server"],
             draft_server=plan.get("draftServer"),
             metrics=plan.get("metrics"),
@@ -109,16 +115,15 @@ async def measured(plan: Plan) -> Json:
         plan.prompts, plan.prompts_name, plan.max_prompts, "verification"
     )
     try:
-        if plan.path == "Engine":
-            measured = await _engine_steps(plan, entries)
-        elif plan.path == "LlmApi":
-            server = measurement_common.connection(plan.server, plan.tls)
-            measured = await verify_counts.counted(server, entries, plan.max_tokens)
-        elif plan.path == "OpenAI":
-            server = measurement_common.connection(plan.server, plan.tls)
-            measured = await verify_openai.counted(server, plan.metrics, entries, plan.max_tokens)
-        else:
+        if plan.compares:
             measured = await _compare(plan, entries)
+        elif plan.kind.counters.engine:
+            measured = await _engine_steps(plan, entries)
+        else:
+            server = _connection(plan)
+            measured = await verify_counts.counted(
+                plan.kind, server, plan.metrics, entries, plan.max_tokens
+            )
     except ClientError as error:
         raise measurement_common.job_error(error, FAILED) from error
     progress("verify", 100)
@@ -128,12 +133,14 @@ async def measured(plan: Plan) -> Json:
 
 async def _compare(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Compare speculative answers with those of the target alone, then measure both speeds."""
-    server = measurement_common.connection(plan.server, plan.tls)
+    server = _connection(plan)
     draft = (
         measurement_common.connection(plan.draft_server, plan.tls) if plan.draft_server else None
     )
-    loop = plan.path == "Loop"
+    loop = plan.client_loop
     options = Options(
+        model=plan.kind.requests.model,
+        requests=plan.kind.requests,
         max_tokens=plan.max_tokens,
         draft_tokens=plan.draft_tokens if loop else None,
         client_loop=loop,
@@ -151,11 +158,12 @@ async def _compare(plan: Plan, entries: Sequence[Entry]) -> Json:
     failed = {failure.prompt_index for failure in verification.failures}
     answered = [entry for index, entry in enumerate(entries) if index not in failed]
     async with Server(server) as target:
-        speculative: DecodingPath = TextModel(target, BLS, None)
-        baseline: DecodingPath = TextModel(target, BLS, 0)
-        if loop:
-            speculative = ClientLoop(target, server, draft, plan.draft_tokens)
-            baseline = EngineModel(target)
+        speculative = decoding_path(options, target, server, draft)
+        baseline = (
+            EngineModel(target)
+            if loop
+            else decoding_path(replace(options, draft_tokens=0), target, server)
+        )
         speed = await _speed(baseline, speculative, answered[:_TIMED_PROMPTS], plan.max_tokens)
     return {**status, "draftTokens": plan.draft_tokens, "speedupPercent": speed}
 
@@ -239,15 +247,17 @@ async def _speed(
 
 async def _engine_steps(plan: Plan, entries: Sequence[Entry]) -> Json:
     """Count tokens and steps of an engine that drafts itself and streams a response per step."""
-    connection = measurement_common.connection(plan.server, plan.tls)
+    connection, engine = _connection(plan), plan.kind.counters.engine
     generated = steps = answered = 0
     failures: list[str] = []
     async with Server(connection) as server:
-        config = await server.config(TARGET)
+        config = await server.config(engine)
         streams = bool(config.model_transaction_policy.decoupled)
         for entry in entries:
             try:
-                inference = await _inference(server, entry, plan.max_tokens, streams=streams)
+                inference = await _inference(
+                    server, entry, plan.max_tokens, engine, streams=streams
+                )
                 output = await infer(connection, inference)
             except RefusedError as error:
                 failures.append(str(error))
@@ -274,11 +284,18 @@ def _rounds(generated: int, steps: int) -> Mapping[str, Any]:
     }
 
 
-async def _inference(server: Server, entry: Entry, max_tokens: int, *, streams: bool) -> Inference:
+def _connection(plan: Plan) -> Connection:
+    return measurement_common.connection(plan.server, plan.tls, plan.kind.requests.path)
+
+
+async def _inference(
+    server: Server, entry: Entry, max_tokens: int, engine: str, *, streams: bool
+) -> Inference:
     async with Calls(server) as calls:
         prepared = await tokenization.prepare(calls, entry.prompt, Sampling())
     return Inference(
         ids=prepared.ids,
+        model=engine,
         max_tokens=entry.max_tokens or max_tokens,
         stream=streams,
         end_id=prepared.end_id,

@@ -1,68 +1,98 @@
 """Count draft tokens for the verification Job.
 
-`counted` asks a server whose engine drafts by itself. Such a server takes and returns text, and
-reports draft tokens with each answer. No request can turn drafting off there, so there is no
-answer of the target alone to compare with. `compared` is for a verification that compared answers.
+`counted` asks a server whose engine drafts by itself. No request can turn drafting off there, so
+there is no answer of the target alone to compare with. The counts come from the answers, or else
+from the server's metrics before and after the requests, to which other clients add.
+`compared` is for a verification that compared answers.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec.api.reasons import VerificationReason
-from specdec.client import Client, Request
+from specdec.client import Client, Request, metrics
 from specdec.client.answer import Answer
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.client.errors import RefusedError
-from specdec.client.metrics import SourceTotals
+from specdec.client.errors import ClientError, RefusedError
 from specdec.client.verification_result import Verification
 from specdec.jobs.result import JobError
-from specdec.triton.model_names import TARGET
+from specdec.servers.chunk import Counts
+from specdec.servers.counting import Counters
+from specdec.servers.kind import ServerKind
+from specdec.servers.totals import SourceTotals
 
 _MESSAGE_CHARACTERS = 300
+_POLL = 0.5
 
 
 async def counted(
-    connection: Connection, entries: Sequence[Entry], max_tokens: int
+    kind: ServerKind,
+    connection: Connection,
+    metrics_url: str | None,
+    entries: Sequence[Entry],
+    max_tokens: int,
 ) -> dict[str, Any]:
     """The fields of `status.speculation` that such a server can show.
 
-    Raises:
-        JobError: no prompt has an answer.
-        UnreachableError: the connection failed.
-    """
-    greedy = {"model": TARGET, "top_k": 1}
-    responses, status = await asyncio.to_thread(answers, connection, entries, max_tokens, greedy)
-    counts = [answer.counts for answer in responses if answer.counts is not None]
-    drafted = sum(count.drafted for count in counts)
-    return {**status, **drafts(drafted, sum(count.accepted for count in counts))}
-
-
-def answers(
-    connection: Connection,
-    entries: Sequence[Entry],
-    max_tokens: int,
-    options: Mapping[str, Any],
-) -> tuple[list[Answer], dict[str, Any]]:
-    """The answers to all prompts, and the fields of `status.speculation` that count them.
-
     Args:
+        kind: of the server.
         connection: to the server.
+        metrics_url: `host:port` of its metrics; None if several servers answer there.
         entries: the prompts.
         max_tokens: for prompts that have no limit of their own.
-        options: further fields of each `Request`.
 
     Raises:
         JobError: no prompt has an answer.
         UnreachableError: the connection failed.
     """
+    return await asyncio.to_thread(_counted, kind, connection, metrics_url, entries, max_tokens)
+
+
+def _counted(
+    kind: ServerKind,
+    connection: Connection,
+    metrics_url: str | None,
+    entries: Sequence[Entry],
+    max_tokens: int,
+) -> dict[str, Any]:
+    counters = kind.counters
+    if not counters.metrics:
+        metrics_url = None
+    before = _samples(metrics_url)
+    answers, status = _answers(kind, connection, entries, max_tokens)
+    status = {**status, "active": False}
+    if counts := [answer.counts for answer in answers if answer.counts is not None]:
+        drafted, accepted = (sum(each) for each in zip(*map(_pair, counts), strict=True))
+        return {**status, **_drafts(drafted, accepted)}
+    if before is None:
+        return status
+    after = _after(counters, metrics_url, before)
+    difference = counters.speculation(after) - counters.speculation(before)
+    # A server that restarted in between has counted less.
+    if not counters.counts(after) or difference.drafted < 0 or difference.accepted < 0:
+        return status
+    return {**status, **_drafts(difference.drafted, difference.accepted)}
+
+
+def _answers(
+    kind: ServerKind, connection: Connection, entries: Sequence[Entry], max_tokens: int
+) -> tuple[list[Answer], dict[str, Any]]:
+    """The answers to all prompts, and the fields of `status.speculation` that count them."""
+    requests = kind.requests
     answered: list[Answer] = []
     failures: list[str] = []
-    with Client(connection) as client:
+    with Client(connection, requests=requests) as client:
         for entry in entries:
-            length = entry.max_tokens or max_tokens
-            request = Request(entry.prompt, max_tokens=length, stream=False, **options)
+            request = Request(
+                entry.prompt,
+                model=requests.model,
+                max_tokens=entry.max_tokens or max_tokens,
+                stream=False,
+                **requests.greedy,
+            )
             try:
                 answered.append(client.ask(request))
             except RefusedError as error:
@@ -77,7 +107,34 @@ def answers(
     return answered, {"prompts": len(answered), "failed": len(failures), **failure}
 
 
-def drafts(drafted: int, accepted: int) -> dict[str, Any]:
+def _samples(url: str | None) -> Mapping[str, float] | None:
+    """All samples of the metrics page; None without an address, or if it cannot be read."""
+    if url is None:
+        return None
+    try:
+        return metrics.totals(url)
+    except ClientError as error:
+        print(f"draft tokens are not counted: {error}", flush=True)
+        return None
+
+
+def _after(
+    counters: Counters, url: str | None, before: Mapping[str, float]
+) -> Mapping[str, float]:
+    """The samples once the counters have grown and grow no more, or when the time is over."""
+    deadline, last = time.monotonic() + counters.settles_seconds, before
+    earlier = counters.speculation(before)
+    while True:
+        now = _samples(url) or last
+        totals = counters.speculation(now)
+        is_settled = totals == counters.speculation(last) and totals.drafted > earlier.drafted
+        last = now
+        if is_settled or time.monotonic() >= deadline:
+            return last
+        time.sleep(_POLL)
+
+
+def _drafts(drafted: int, accepted: int) -> dict[str, Any]:
     """The fields of `status.speculation` for numbers of draft tokens."""
     return {"active": drafted > 0, **_tokens(drafted, accepted)}
 
@@ -104,6 +161,10 @@ def by_source(sources: Sequence[SourceTotals]) -> list[dict[str, Any]]:
     return [
         {"name": source.name, **_tokens(source.drafted, source.accepted)} for source in sources
     ]
+
+
+def _pair(counts: Counts) -> tuple[int, int]:
+    return counts.drafted, counts.accepted
 
 
 def _tokens(drafted: int, accepted: int) -> dict[str, int]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     # Jobs and endpoints read only `requests` and `counters`, and need no model of the resource.
     from specdec.api.model import SpeculativeModel
     from specdec.api.model_spec import ModelSpec
+    from specdec.servers.counting import Counters
+    from specdec.servers.encoding import Requests
     from specdec.triton.launch import Tls
     from specdec.triton.layout import Launch
     from specdec.triton.probes import Programs
@@ -123,8 +125,6 @@ class Serving:
         http, grpc, metrics: the ports of the two protocols and of the metrics.
         openai: the port that serves the OpenAI API, if the server does so itself.
         proxy: None if clients reach the server itself.
-        verification: the decoding path that the verification Job measures; empty if the method
-            determines it (`SpeculativeModel.control`).
         tritonserver: whether it is one, which has the publicly known faults of its release.
         packages: whether the server imports TensorRT-LLM's Python package in an image of Triton,
             and so needs `desired/packages.py`.
@@ -149,7 +149,6 @@ class Serving:
     metrics: str = "metrics"
     openai: str = ""
     proxy: Proxy | None = None
-    verification: str = ""
     tritonserver: bool = False
     packages: bool = False
     log: LogLines = TRITON
@@ -178,6 +177,18 @@ class ServerKind:
     def serving(self) -> Serving:
         """How the operator runs it."""
         value: Serving = self._part("serving").SERVING
+        return value
+
+    @cached_property
+    def requests(self) -> "Requests":
+        """How clients speak to it."""
+        value: Requests = self._part("requests").REQUESTS
+        return value
+
+    @cached_property
+    def counters(self) -> "Counters":
+        """Where its draft counts come from."""
+        value: Counters = self._part("counters").COUNTERS
         return value
 
     def _part(self, module: str) -> Any:

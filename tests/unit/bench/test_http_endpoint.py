@@ -14,7 +14,9 @@ from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
 from specdec.client.load import Report, Settings, measure
 from specdec.client.load.exchange import Exchange, Sample, sample
-from specdec.client.load.http_endpoint import EventDecoder, Http
+from specdec.client.load.http_endpoint import Http, events
+from specdec.servers.chunk import Deltas
+from specdec.servers.encoding import TensorCall
 from unit.bench.simulated import Simulated, served
 from unit.bench.simulated_http import served_http
 
@@ -98,9 +100,9 @@ def send_requests(url: str, count: int = 1) -> list[Sample]:
 
     async def ask() -> list[Sample]:
         endpoint = Http(Connection(url, timeout=60))
-        request = endpoint.message("m", {}, (), streamed=True)
+        request = endpoint.message(TensorCall("m", {}), streamed=True)
         client = endpoint.client(streamed=True)
-        samples = [sample(await client.send(number, request)) for number in range(count)]
+        samples = [sample(await client.send(number, request), Deltas()) for number in range(count)]
         await client.close()
         return samples
 
@@ -181,8 +183,8 @@ def test_event_is_decoded_with_its_last_byte_for_any_chunk_size(size: int) -> No
     )
     parts = [whole[start : start + size] for start in range(0, len(whole), size)]
     moments = [float(number + 1) for number in range(len(parts))]
-    read = list(EventDecoder("a:1")(moments, parts))
-    assert [tensors["text_output"].item() for _, tensors in read] == texts
+    read = list(events(moments, parts, "a:1"))
+    assert [event["text_output"] for _, event in read] == texts
     ends = [place for place in range(len(whole)) if whole[place : place + 2] == b"\n\n"]
     assert [moment for moment, _ in read] == [1.0 + end // size for end in ends]
 

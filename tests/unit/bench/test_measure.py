@@ -14,6 +14,7 @@ from specdec.client.errors import BadRequestError, RefusedError, UnreachableErro
 from specdec.client.load import Measurement, Progress, Report, Settings, measure, summary
 from specdec.client.load.exchange import Exchange, sample
 from specdec.client.load.summary import Turn, Turns
+from specdec.servers.chunk import OUTPUT_TOKENS, Deltas
 from unit.bench.simulated import Simulated, served
 
 
@@ -48,7 +49,7 @@ def timed(server: Simulated, settings: Settings, length: int) -> Turn:
         ):
             exchange.arrivals.append(clock)
             exchange.messages.append(part)
-        samples.append(sample(exchange))
+        samples.append(sample(exchange, Deltas(frozenset({OUTPUT_TOKENS}))))
     return Turn(clock - began, samples, {}, {})
 
 

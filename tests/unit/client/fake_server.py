@@ -76,6 +76,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         config.input.extend(model_config_pb2.ModelInput(name=n) for n in self.script.inputs)
         config.output.extend(model_config_pb2.ModelOutput(name=n) for n in OUTPUTS)
         config.model_transaction_policy.decoupled = self.script.decoupled
+        if request.name == "ensemble":
+            config.ensemble_scheduling.SetInParent()
         return service_pb2.ModelConfigResponse(config=config)
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:  # noqa: N802

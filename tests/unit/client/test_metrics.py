@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from cluster.processes import DEADLINE_SECONDS
 from specdec.client import RefusedError, UnreachableError, metrics
-from specdec.client.metrics import SourceTotals, SpeculationTotals
+from specdec.servers.kind import kinds
+from specdec.servers.totals import SourceTotals, SpeculationTotals
 
 TEXT = """\
 # HELP specdec_rounds_total Rounds
@@ -132,8 +133,9 @@ def test_both_spellings_of_trtllm_serve_are_read_and_never_added(
     samples = metrics.summed(page)
     totals = metrics.speculation(samples)
     assert (totals.drafted, totals.accepted) == (drafted, accepted)
-    assert metrics.counts_drafts(samples)
+    assert [kind.name for kind in kinds() if kind.counters.counts(samples)] == ["trtllm_serve"]
 
 
 def test_a_server_without_these_counters_counts_no_drafts() -> None:
-    assert not metrics.counts_drafts(metrics.summed("# TYPE a counter\na_total 1.0\n"))
+    samples = metrics.summed("# TYPE a counter\na_total 1.0\n")
+    assert not any(kind.counters.counts(samples) for kind in kinds())

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from specdec.client.connection import Connection
+from specdec.client.engine import call_seed
 from specdec.client.errors import BadRequestError, RefusedError, UnreachableError
-from specdec.client.sampling import call_seed
 from specdec.client.speculate import Options, Result, speculate
 from specdec.tools.cli.app import app
 from support import bls

@@ -10,9 +10,9 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
 from specdec.client import tokenization
-from specdec.client.answer import chunk
 from specdec.client.grpc_calls import Calls, Tensors
 from specdec.client.load.exchange import Exchange, sample
+from specdec.servers.chunk import Deltas, chunk
 
 # [rows x beams] is the published shape; earlier releases of this project returned [rows, beams].
 every_shape = pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
@@ -34,7 +34,7 @@ def test_benchmark_reads_a_response(shape: tuple[int, ...]) -> None:
     message = service_pb2.ModelInferResponse()
     message.outputs.add(name="text_output", datatype="BYTES", shape=shape)
     message.raw_output_contents.append(serialize_byte_tensor(texts(shape)).item())
-    read = sample(Exchange(0, sent=1.0, arrivals=[1.5], messages=[message]))
+    read = sample(Exchange(0, sent=1.0, arrivals=[1.5], messages=[message]), Deltas())
     assert (read.error, read.chunks, read.first) == (None, (0.5,), 0.5)
 
 

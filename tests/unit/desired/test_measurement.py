@@ -10,6 +10,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement
 from specdec.desired.pod import Volume
 from specdec.jobs import verify
+from specdec.servers.kind import kind
 from support.simulated_cluster import resource
 
 Json = dict[str, Any]
@@ -24,7 +25,9 @@ def test_plans_are_those_that_the_operator_writes() -> None:
     plan = verify.Plan.parse(command[-1])
     assert plan == verify.Plan(
         plan_hash="0" * 16,
-        path="Bls",
+        kind=kind("bls"),
+        compares=True,
+        client_loop=False,
         server="pair.demo.svc:8001",
         draft_server=None,
         metrics="pair.demo.svc:8002",

@@ -117,7 +117,7 @@ def test_the_verification_reads_counters_of_one_pod_only(replicas: int, has: boo
     resource = model("serving.replicas", replicas)
     job = measurement.verify_job(resource, "a" * 16, "1.2.1", 0, "image")
     plan = json.loads(job["spec"]["template"]["spec"]["containers"][0]["command"][-1])
-    assert plan["path"] == "OpenAI"
+    assert (plan["kind"], plan["compares"]) == ("trtllm_serve", False)
     assert plan["server"].endswith(".svc:8000")
     assert (plan.get("metrics") or "").endswith(".svc:8002") == has
 

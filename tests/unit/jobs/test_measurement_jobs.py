@@ -53,7 +53,8 @@ def change_text(response: Any) -> None:
 def run_verify(url: str, **changed: Any) -> int:
     plan = {
         "planHash": "0" * 16,
-        "path": "Bls",
+        "kind": "bls",
+        "compares": True,
         "server": url,
         "draftTokens": 4,
         "maxPrompts": 6,
@@ -73,6 +74,7 @@ def conditions_of(verification: Json) -> dict[str, tuple[str, str]]:
 def run_benchmark(url: str, volume: Path, **changed: Any) -> int:
     plan = {
         "planHash": "0" * 16,
+        "kind": "bls",
         "server": url,
         "draftTokens": 4,
         "model": "tensorrt_llm_bls",

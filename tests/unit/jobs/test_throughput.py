@@ -22,7 +22,7 @@ def lower(ids: Any) -> int:
 
 def load(url: str, **changed: Any) -> int:
     plan = {
-        "path": "Bls",
+        "kind": "bls",
         "server": url,
         "draftTokens": 4,
         "prompts": 4,
@@ -63,7 +63,7 @@ def test_client_loop_is_loaded_where_each_model_has_a_server() -> None:
         Service(target=lower, longest=10_000),
     )
     with served(target) as url, served(draft) as other:
-        assert load(url, path="Loop", draftServer=other, concurrency=[2]) == 0
+        assert load(url, clientLoop=True, draftServer=other, concurrency=[2]) == 0
     report = read_result()["throughput"]
     assert report["levels"][0]["failed"] == 0
     assert "tensorrt_llm_bls" not in {name for name, _ in target.seen}

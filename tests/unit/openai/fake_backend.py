@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from specdec.client.answer import Counts
-from specdec.client.request import Request
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.checkpoint import ChatFormat
@@ -13,15 +12,18 @@ from specdec.images.openai.errors import ApiError
 from specdec.images.openai.request import Served
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.template import Templates
+from specdec.servers.bls.requests import REQUESTS
+from specdec.servers.encoding import Declaration
+from specdec.servers.request import Request
 from specdec.triton import contract
 from specdec.triton.model_names import BLS
 
 
 def declared(version: str) -> Served:
     """Return the declaration of the BLS in the layout of a release."""
-    inputs = {tensor.name for tensor in contract.inputs(BLS, version)}
-    outputs = {tensor.name for tensor in contract.outputs(BLS, version)}
-    return Served(frozenset(inputs), frozenset(outputs), streams=True, max_seq_len=512)
+    inputs = frozenset(tensor.name for tensor in contract.inputs(BLS, version))
+    outputs = frozenset(tensor.name for tensor in contract.outputs(BLS, version))
+    return Served(REQUESTS, Declaration(inputs, outputs, True, BLS), max_seq_len=512)
 
 
 SERVED = declared("1.2.1")

@@ -95,7 +95,9 @@ async def test_stop_string_ends_the_text_and_is_no_part_of_it(stream: bool) -> N
 
 
 async def test_ensemble_is_cancelled_at_a_stop_string() -> None:
-    backend = FakeBackend([*pieces("a.b"), ApiError("read after the end")])
+    declared = replace(SERVED.declared, inputs=SERVED.declared.inputs - {"num_draft_tokens"})
+    ensemble = replace(SERVED, declared=declared)
+    backend = FakeBackend([*pieces("a.b"), ApiError("read after the end")], ensemble)
     served = endpoint(backend, Settings("llama", model="ensemble"))
     response = await post(served, "completions", {**COMPLETION, "stop": "."})
     assert response.json()["choices"][0]["text"] == "a"

@@ -79,7 +79,8 @@ async def test_requests_beyond_the_bound_are_refused_and_counted() -> None:
 async def test_header_names_the_scope_of_lookups(
     inputs: set[str], headers: dict[str, str], scope: str | None
 ) -> None:
-    declaration = replace(SERVED, inputs=SERVED.inputs | inputs)
+    declared = replace(SERVED.declared, inputs=SERVED.declared.inputs | inputs)
+    declaration = replace(SERVED, declared=declared)
     backend = FakeBackend(pieces("a"), declaration=declaration)
     async with client(endpoint(backend)) as http:
         response = await http.post("/v1/completions", json=COMPLETION, headers=headers)

@@ -15,11 +15,13 @@ from specdec.images.openai.proxy.app import Proxy
 from specdec.images.openai.proxy.app import Settings as ProxySettings
 from specdec.images.openai.proxy.upstream import Upstream
 from specdec.images.openai.settings import Settings
+from specdec.servers.kind import kind
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
 from unit.openai.test_http import BODY, exchange, with_length
 
 _DEADLINE = 60
+KIND = kind("trtllm_serve")
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -129,7 +131,7 @@ async def test_a_body_that_makes_progress_gets_more_time(monkeypatch: pytest.Mon
 
 async def test_proxy_has_the_same_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "BODIES", 4)
-    settings = ProxySettings("served", "own", 8002, Limits(in_flight=2, body_seconds=5))
+    settings = ProxySettings("served", "own", 8002, Limits(in_flight=2, body_seconds=5), KIND)
     proxy = Proxy(settings, Upstream("127.0.0.1", 1))
     body = json.dumps({"model": "served", "prompt": "a"}).encode()
     async with listening(proxy.application()) as port, Clients(port) as clients:
@@ -176,7 +178,7 @@ async def test_an_answer_that_is_not_read_keeps_its_request_in_flight(
     served: Endpoint | Proxy = endpoint(FakeBackend(pieces(text)), Settings("llama"))
     if kind == "proxy":
         address = Upstream("127.0.0.1", server.sockets[0].getsockname()[1])
-        served = Proxy(ProxySettings("llama", "own", 8002, Limits()), address)
+        served = Proxy(ProxySettings("llama", "own", 8002, Limits(), KIND), address)
     async with server, listening(served.application()) as port, Clients(port) as clients:
         reader, _ = await clients.send(with_length(len(BODY)) + BODY)
         async with asyncio.timeout(_DEADLINE):

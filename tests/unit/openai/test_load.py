@@ -4,53 +4,19 @@ import asyncio
 
 import pytest
 
-from specdec.images.openai.load import Load, load, read
+from specdec.images.openai.load import read
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.settings import Settings
+from specdec.servers.kind import kind
+from specdec.servers.totals import Load
 from unit.openai.fake_backend import FakeBackend, endpoint
 from unit.openai.in_process import client
 
-BLS_PAGE = """\
-# TYPE specdec_requests_running gauge
-specdec_requests_running{model="tensorrt_llm_bls",version="1"} 2
-specdec_requests_waiting{model="tensorrt_llm_bls",version="1"} 11
-nv_inference_pending_request_count{model="tensorrt_llm_bls",version="1"} 9
-nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 5
-nv_inference_pending_request_count{model="tensorrt_llm_draft",version="1"} 7
+MODEL = "tensorrt_llm_bls"
+PAGE = f"""\
+specdec_requests_running{{model="{MODEL}",version="1"}} 2
+nv_inference_pending_request_count{{model="{MODEL}",version="1"}} 9
 """
-ENGINES = """\
-nv_trt_llm_request_metrics{model="tensorrt_llm_draft",request_type="waiting",version="1"} 30
-nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting",version="1"} 3
-nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="scheduled",version="1"} 4
-nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active",version="1"} 7
-nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm_draft"} 0.9
-nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm"} 0.25
-nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm"} 25
-"""
-QUEUES = """\
-nv_inference_pending_request_count{model="ensemble",version="1"} 0
-nv_inference_pending_request_count{model="preprocessing",version="1"} 1
-nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 2
-"""
-
-
-@pytest.mark.parametrize(
-    ("page", "model", "expected"),
-    [
-        (BLS_PAGE, "tensorrt_llm_bls", Load(20, 2, None)),
-        # Calls of the BLS to its engines are not counted as requests of clients.
-        (BLS_PAGE + ENGINES, "tensorrt_llm_bls", Load(20, 2, 0.25)),
-        (QUEUES + ENGINES, "ensemble", Load(6, 4, 0.25)),
-        (QUEUES, "ensemble", Load(3, 5, None)),
-        ("", "ensemble", Load(0, 8, None)),
-    ],
-)
-def test_load_is_that_of_the_model_and_the_target(page: str, model: str, expected: Load) -> None:
-    assert load(page, model, in_flight=8) == expected
-
-
-def test_requests_never_run_in_negative_numbers() -> None:
-    assert load(QUEUES, "ensemble", in_flight=1) == Load(3, 0, None)
 
 
 def test_page_has_no_gauge_for_what_is_unknown() -> None:
@@ -77,12 +43,12 @@ async def _reply(body: bytes) -> Load | None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        return await read(f"127.0.0.1:{port}", "tensorrt_llm_bls", 0)
+        return await read(f"127.0.0.1:{port}", kind("bls").counters, MODEL, 0)
 
 
 async def test_server_reports_its_load_over_http() -> None:
-    body = b"HTTP/1.0 200 OK\r\n\r\n" + BLS_PAGE.encode()
-    assert await _reply(body) == Load(20, 2, None)
+    body = b"HTTP/1.0 200 OK\r\n\r\n" + PAGE.encode()
+    assert await _reply(body) == Load(9, 2, None)
 
 
 @pytest.mark.parametrize(

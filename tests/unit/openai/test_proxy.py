@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from specdec.images.openai.limits import Limits
-from specdec.images.openai.load import Load
 from specdec.images.openai.proxy import app
 from specdec.images.openai.proxy.app import Proxy, Settings
 from specdec.images.openai.proxy.checks import Names
-from specdec.images.openai.proxy.load import load
 from specdec.images.openai.proxy.upstream import Upstream
+from specdec.servers.kind import kind
 
 SERVED, OWN, METRICS_PORT = "served", "a" * 64, 8002
+KIND = kind("trtllm_serve")
 PATH = "/v1/completions"
 BODY = {"model": SERVED, "prompt": "a"}
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ async def running(
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     proxy = Proxy(
-        Settings(SERVED, OWN, METRICS_PORT, Limits(**limits)), Upstream("127.0.0.1", port)
+        Settings(SERVED, OWN, METRICS_PORT, Limits(**limits), KIND), Upstream("127.0.0.1", port)
     )
     transport = httpx.ASGITransport(proxy.application())
     async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
@@ -101,7 +101,7 @@ async def test_a_broken_server_is_unavailable(answer: bytes, sentence: str) -> N
 
 
 async def test_an_absent_server_is_unavailable_and_not_ready() -> None:
-    proxy = Proxy(Settings(SERVED, OWN, METRICS_PORT, Limits()), Upstream("127.0.0.1", 1))
+    proxy = Proxy(Settings(SERVED, OWN, METRICS_PORT, Limits(), KIND), Upstream("127.0.0.1", 1))
     transport = httpx.ASGITransport(proxy.application())
     async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
         got = await client.post(PATH, json=BODY)
@@ -313,19 +313,3 @@ def test_only_the_field_is_renamed() -> None:
     text = json.dumps({"text": f'"model":"{OWN}"', "model": OWN})
     renamed = json.loads(names.replaced(text.encode()))
     assert renamed == {"text": f'"model":"{OWN}"', "model": 'my "model"'}
-
-
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        (b"", Load(0, 3, None)),
-        (b'trtllm_num_requests_running{a="b"} x\n', Load(0, 3, None)),
-        (
-            b'trtllm_num_requests_running{a="b"} 2.0\ntrtllm_num_requests_waiting{a="b"} 5.0\n'
-            b"trtllm_kv_cache_utilization 0.25\n",
-            Load(5, 2, 0.25),
-        ),
-    ],
-)
-def test_routers_read_the_servers_load(page: bytes, expected: Load) -> None:
-    assert load(page, 3) == expected

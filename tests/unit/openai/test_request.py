@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from specdec.images.openai.body import parse
@@ -112,19 +111,21 @@ def test_fields_reach_the_inputs_of_the_model() -> None:
     made = completion(
         temperature=0.5, seed=-1, stop=["a", "b"], num_draft_tokens=3, max_tokens=4, user="me"
     )
-    tensors = made.request.tensors(SERVED.inputs)
-    assert tensors["seed"].item() == 2**64 - 1
-    assert tensors["stop_words"].tolist() == [[b"a", b"b"]]
-    assert tensors["num_draft_tokens"].item() == 3
-    assert tensors["max_tokens"].item() == 4
-    assert tensors["temperature"].item() == np.float32(0.5)
+    tensors = made.request.tensors(SERVED.declared.inputs)
+    assert tensors["seed"].plain == 2**64 - 1
+    assert tensors["stop_words"].plain == ["a", "b"]
+    assert tensors["num_draft_tokens"].plain == 3
+    assert tensors["max_tokens"].plain == 4
+    assert tensors["temperature"].plain == 0.5
     # Engines decode greedily if only a temperature is set, so top_p is set too.
-    assert tensors["top_p"].item() == 1.0
+    assert tensors["top_p"].plain == 1.0
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, 1e-60])
 def test_temperature_zero_is_greedy(temperature: float) -> None:
-    tensors = completion(temperature=temperature, top_p=0.9, seed=1).request.tensors(SERVED.inputs)
+    tensors = completion(temperature=temperature, top_p=0.9, seed=1).request.tensors(
+        SERVED.declared.inputs
+    )
     assert not {"temperature", "top_p", "top_k", "seed"} & set(tensors)
 
 

@@ -17,6 +17,7 @@ from specdec.images.openai.checkpoint import ChatFormat
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.template import Templates
 from specdec.images.openai.triton import Triton
+from specdec.servers.bls.requests import REQUESTS
 from unit.client import fake_server
 from unit.client.fake_server import Script
 from unit.openai.listening import listening
@@ -51,7 +52,7 @@ async def serving(script: Script) -> AsyncIterator[int]:
     """Start an endpoint in front of a scripted server and yield its port."""
     server, url = fake_server.serve(script)
     try:
-        async with Triton(Connection(url), "tensorrt_llm_bls") as triton:
+        async with Triton(Connection(url), "tensorrt_llm_bls", REQUESTS) as triton:
             endpoint = Endpoint(Settings("llama"), triton, Templates(ChatFormat()))
             async with listening(endpoint.application()) as port, asyncio.timeout(_DEADLINE):
                 yield port

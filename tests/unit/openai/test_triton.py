@@ -11,11 +11,14 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.client.answer import Counts
 from specdec.client.connection import Connection
-from specdec.client.request import Request
 from specdec.images.openai import triton as client
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.triton import Triton, refused
+from specdec.images.openai.triton import Triton, new_part, refused
+from specdec.servers.bls.requests import REQUESTS
+from specdec.servers.chunk import NewText
+from specdec.servers.kind import kind
+from specdec.servers.request import Request
 from specdec.triton.model_names import ENSEMBLE, TARGET
 from unit.client import fake_server
 from unit.client.fake_server import INPUTS, Script
@@ -26,7 +29,7 @@ BLS = "tensorrt_llm_bls"
 async def pieces(script: Script, request: Request) -> list[Piece]:
     server, url = fake_server.serve(script)
     try:
-        async with Triton(Connection(url), BLS) as triton:
+        async with Triton(Connection(url), BLS, REQUESTS) as triton:
             served = await triton.served()
             return [piece async for piece in triton.pieces(request, served)]
     finally:
@@ -54,7 +57,7 @@ async def test_count_of_a_prompt_goes_on_without_its_caller() -> None:
     script = Script()
     server, url = fake_server.serve(script)
     try:
-        async with Triton(Connection(url), BLS) as triton:
+        async with Triton(Connection(url), BLS, REQUESTS) as triton:
             count = asyncio.create_task(triton.prompt_tokens("p"))
             await asyncio.to_thread(script.asked.wait, 10)
             count.cancel()
@@ -75,7 +78,7 @@ async def left(script: Script, ended: Callable[[], bool], model: str = BLS) -> N
     """Read the first piece of an answer, leave it, and wait until its stream has ended."""
     server, url = fake_server.serve(script)
     try:
-        async with Triton(Connection(url), model) as triton:
+        async with Triton(Connection(url), model, REQUESTS) as triton:
             served = await triton.served()
             async with aclosing(triton.pieces(Request("p"), served)) as answer:
                 await anext(answer)
@@ -115,7 +118,7 @@ async def test_reader_that_is_cancelled_does_not_cancel_its_stream() -> None:
     script = Script(chunks=held(), inputs=(*INPUTS, "stop"))
     server, url = fake_server.serve(script)
     try:
-        async with Triton(Connection(url), BLS) as triton:
+        async with Triton(Connection(url), BLS, REQUESTS) as triton:
             answer = triton.pieces(Request("p"), await triton.served())
             assert (await anext(answer)).text == "a"
             reading = asyncio.ensure_future(anext(answer))
@@ -155,14 +158,14 @@ async def test_refusal_of_the_server_is_an_error() -> None:
 async def test_lost_server_is_unavailable_and_not_ready() -> None:
     server, url = fake_server.serve(Script())
     async with AsyncExitStack() as stack:
-        triton = await stack.enter_async_context(Triton(Connection(url), BLS))
+        triton = await stack.enter_async_context(Triton(Connection(url), BLS, REQUESTS))
         served = await triton.served()
         server.stop(None).wait()
         with pytest.raises(ApiError) as caught:
             _ = [piece async for piece in triton.pieces(Request("p"), served)]
         assert caught.value.status == 503
         assert not await triton.ready()
-    async with Triton(Connection(url), BLS) as other:
+    async with Triton(Connection(url), BLS, REQUESTS) as other:
         with pytest.raises(ApiError) as caught:
             await other.served()
         assert caught.value.status == 503
@@ -188,7 +191,7 @@ async def test_answer_without_its_end_is_unavailable(script: Script, message: st
 
 async def test_server_that_stops_in_an_answer_is_unavailable() -> None:
     server, url = fake_server.serve(Script(chunks=endless()))
-    async with Triton(Connection(url), BLS) as triton:
+    async with Triton(Connection(url), BLS, REQUESTS) as triton:
         answer = triton.pieces(Request("p"), await triton.served())
         await anext(answer)
         server.stop(None)
@@ -209,7 +212,7 @@ async def test_connection_that_reaches_its_age_is_replaced_and_no_answer_is_lost
     age = {"max_connection_age_ms": 50, "max_connection_age_grace_ms": 60_000}
     server, url = fake_server.serve(script, **age)
     try:
-        async with Triton(Connection(url), BLS) as triton:
+        async with Triton(Connection(url), BLS, REQUESTS) as triton:
             served = await triton.served()
             old = triton.pieces(Request("p"), served)
             assert (await anext(old)).text == "a"
@@ -243,7 +246,7 @@ async def test_lost_server_is_tried_again_at_a_constant_rate(
 
     refusing = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = refusing.sockets[0].getsockname()[1]
-    async with Triton(Connection(f"127.0.0.1:{port}"), BLS) as triton:
+    async with Triton(Connection(f"127.0.0.1:{port}"), BLS, REQUESTS) as triton:
         assert not await triton.ready()
         async with asyncio.timeout(DEADLINE_SECONDS):
             await enough.wait()
@@ -286,3 +289,42 @@ async def texts(triton: Triton) -> list[str]:
 def test_message_of_the_server_has_a_status(message: str, status: int, code: str | None) -> None:
     error = refused(message)
     assert (error.status, error.code, str(error)) == (status, code, message)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("a", "ab", "abc"), ("a", "b", "c")),
+        # The second token completes a character whose first bytes came with the first token.
+        (("a\ufffd", "a\u00e4", "a\u00e4b"), ("a", "\u00e4", "b")),
+        # A character that is still incomplete at the end is part of the answer.
+        (("a", "a\ufffd"), ("a", "\ufffd")),
+        # The server cuts a stop string only when it is complete, so the text can get shorter.
+        (("ab", "a"), ("ab", "")),
+    ],
+)
+def test_pieces_of_whole_texts_have_only_new_text(
+    texts: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    new = NewText()
+    whole = [Piece(text) for text in texts]
+    whole[-1].reason = "stop"
+    read = [new_part(piece, new) for piece in whole]
+    assert tuple(piece.text for piece in read) == expected
+
+
+async def test_stream_of_whole_texts_ends_at_stop_strings_in_the_endpoint() -> None:
+    inputs = ("text_input", "streaming", "sampling_param_max_tokens", "sampling_param_stop")
+    script = Script(inputs=inputs)
+    server, url = fake_server.serve(script)
+    try:
+        async with Triton(Connection(url), TARGET, kind("llm_api").requests) as triton:
+            served = await triton.served()
+            assert await triton.prompt_tokens("p") is None
+            for stream in (True, False):
+                request = Request("p", TARGET, stop_words=("x",), stream=stream)
+                assert [piece async for piece in triton.pieces(request, served)]
+    finally:
+        server.stop(None)
+    names = [{tensor.name for tensor in message.inputs} for message in script.seen]
+    assert ["sampling_param_stop" in each for each in names] == [False, True]

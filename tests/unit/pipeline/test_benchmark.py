@@ -39,6 +39,7 @@ def test_benchmark_waits_for_the_verification_and_writes_to_the_volume() -> None
         "server": "pair.demo.svc:8000",
         "protocol": "http",
         "draftTokens": 4,
+        "kind": "bls",
         "model": "tensorrt_llm_bls",
         "concurrency": [1, 4],
         "requests": 20,

@@ -81,6 +81,7 @@ def test_plan_has_both_services_over_one_protocol() -> None:
     assert measured_plan["baseline"] == {
         "name": "plain",
         "server": "plain.demo.svc:8000",
+        "kind": "bls",
         "model": "tensorrt_llm_bls",
     }
     world.baseline = {
@@ -131,6 +132,6 @@ def test_service_with_an_openai_endpoint_is_measured_there() -> None:
     assert plan(world)["baseline"] == {
         "name": "plain",
         "server": "plain.demo.svc:8000",
-        "path": "/v1",
+        "kind": "trtllm_serve",
         "model": "",
     }

@@ -57,7 +57,8 @@ def test_the_job_is_a_client_without_volume_or_token() -> None:
     assert plan(world) == {
         "planHash": plan(world)["planHash"],
         "server": "pair.demo.svc:8001",
-        "path": "Bls",
+        "kind": "bls",
+        "compares": True,
         "draftTokens": 4,
         "maxPrompts": 16,
         "maxTokens": 32,
@@ -212,7 +213,7 @@ def test_disabled_verification_deletes_its_job_and_result() -> None:
 
 def test_methods_inside_the_engine_are_measured_by_their_steps() -> None:
     world = serving("Lookahead")
-    assert plan(world)["path"] == "Engine"
+    assert plan(world)["compares"] is False
     finish(world, tokensPerRound="2.40")
     assert reasons(world) == {
         "SpeculationActive": ("True", "DraftTokensObserved"),

@@ -7,16 +7,15 @@ Only the module of the selected protocol is imported.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal
 from typing import Protocol as Interface
 
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
-from specdec.client.grpc_calls import Tensors
 from specdec.client.load.exchange import Exchange
-from specdec.client.transport import Model, timed_out
+from specdec.client.transport import timed_out
+from specdec.servers.encoding import Call, Declaration, Requests
 
 Protocol = Literal["grpc", "http"]
 
@@ -60,24 +59,31 @@ class LoadClient(ABC):
 class Endpoint(Interface):
     """A server under load; its errors are those of `transport.Transport`."""
 
-    async def model(self, name: str) -> Model:
+    async def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
 
-    def message(
-        self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
-    ) -> Any:
+    def message(self, call: Call, *, streamed: bool) -> Any:
         """Encode a request; the measurement does so before it starts a clock."""
 
     def client(self, *, streamed: bool) -> LoadClient:
         """Create one concurrent client, for a model that streams or for one that does not."""
 
 
-def endpoint(connection: Connection, protocol: Protocol) -> AbstractAsyncContextManager[Endpoint]:
-    """Open the endpoint of a server: OpenAI's if its URL has a path, else Triton's."""
-    if connection.path:
-        from specdec.client.load.openai_endpoint import OpenAI
+def endpoint(
+    connection: Connection, protocol: Protocol, requests: Requests | None = None
+) -> AbstractAsyncContextManager[Endpoint]:
+    """Open the endpoint of a server: a JSON API if its URL has a path, else Triton's.
 
-        return nullcontext(OpenAI(connection))
+    Args:
+        connection: to the server.
+        protocol: of Triton's endpoint.
+        requests: how a JSON API is asked; None takes it for OpenAI's.
+    """
+    if connection.path:
+        from specdec.client.load.http_endpoint import Json
+        from specdec.servers.openai_api import OPENAI
+
+        return nullcontext(Json(connection, requests or OPENAI))
     if protocol == "http":
         from specdec.client.load.http_endpoint import Http
 

@@ -6,24 +6,26 @@ afterwards, so that decoding does not affect the measured times.
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec.client.answer import Counts, chunk
 from specdec.client.errors import ClientError, RefusedError
-from specdec.client.grpc_calls import Tensors, decoded
+from specdec.client.grpc_calls import decoded
+from specdec.client.tensors import with_arrays
+from specdec.client.transport import Response
+from specdec.servers.chunk import ALWAYS, OUTPUT_TOKENS, Chunk, Counts
+from specdec.servers.encoding import Reader
 
-_OUTPUT_COUNT = "num_output_tokens"
-OUTPUTS = ("text_output", "total_draft_tokens", "total_accepted_draft_tokens", _OUTPUT_COUNT)
-# (arrival times, messages) -> (arrival time, tensors) of each response.
-Decoder = Callable[[Sequence[float], Sequence[Any]], Iterator[tuple[float, Tensors]]]
+OUTPUTS = (*ALWAYS, OUTPUT_TOKENS)
+# (arrival times, messages) -> (arrival time, response).
+Decoder = Callable[[Sequence[float], Sequence[Any]], Iterator[tuple[float, Response]]]
 
 
 def decode_messages(
     arrivals: Sequence[float], messages: Sequence[Any]
-) -> Iterator[tuple[float, Tensors]]:
+) -> Iterator[tuple[float, Response]]:
     """Decode gRPC messages: each message with outputs is one response."""
     for arrival, message in zip(arrivals, messages, strict=True):
         if message.outputs:
@@ -63,8 +65,8 @@ class Exchange:
     error: ClientError | None = None
     decoder: Decoder = decode_messages
 
-    def responses(self) -> Iterator[tuple[float, Tensors]]:
-        """The arrival time and the tensors of each response."""
+    def responses(self) -> Iterator[tuple[float, Response]]:
+        """Each response with its arrival time."""
         return self.decoder(self.arrivals, self.messages)
 
 
@@ -120,43 +122,50 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def sample(exchange: Exchange) -> Sample:
-    """Decode an exchange."""
+def sample(exchange: Exchange, reader: Reader) -> Sample:
+    """Decode an exchange, whose responses are read by `reader`."""
     if exchange.error is not None:
         return Sample(exchange.index, error=exchange.error)
     try:
-        return _sample(exchange)
+        return _sample(exchange, reader)
     except ClientError as error:
         return Sample(exchange.index, error=error)
 
 
-def _sample(exchange: Exchange) -> Sample:
-    chunks: list[float] = []
-    totals: list[Counts | None] = []
-    first, tokens = 0.0, None
-    for arrival, tensors in exchange.responses():
-        part = chunk(tensors, frozenset((_OUTPUT_COUNT,)))
-        if part is None:
-            continue
-        elapsed = arrival - exchange.sent
-        chunks.append(elapsed)
-        totals.append(part.counts)
-        if part.text and not first:
-            first = elapsed
-        count = part.optional_outputs.get(_OUTPUT_COUNT)
-        if count is not None and count.size:
-            tokens = (tokens or 0) + int(count.reshape(-1)[0])
-    if not chunks:
+def _sample(exchange: Exchange, reader: Reader) -> Sample:
+    parts: list[tuple[float, Chunk]] = []
+    arrival = 0.0
+    for arrival, response in exchange.responses():
+        part = reader.read(response)
+        if part is not None:
+            parts.append((arrival - exchange.sent, part))
+    if (rest := reader.end()) is not None:
+        # What is left at the end belongs to the last chunk.
+        elapsed, last = parts.pop() if parts else (arrival - exchange.sent, rest)
+        text = last.text if last is rest else last.text + rest.text
+        outputs = rest.optional_outputs or last.optional_outputs
+        counts = rest.counts or last.counts
+        parts.append((elapsed, Chunk(text, counts, optional_outputs=outputs)))
+    if not parts:
         raise RefusedError("the answer had no text_output")
+    chunks = tuple(elapsed for elapsed, _ in parts)
+    totals = [part.counts for _, part in parts]
     return Sample(
         exchange.index,
         seconds=chunks[-1],
-        first=first,
-        chunks=tuple(chunks),
-        tokens=tokens,
+        first=next((elapsed for elapsed, part in parts if part.text), 0.0),
+        chunks=chunks,
+        tokens=_tokens(part for _, part in parts),
         counts=totals[-1],
         steps=_steps(totals),
     )
+
+
+def _tokens(parts: Iterable[Chunk]) -> int | None:
+    """The number of output tokens, if the server reports it."""
+    outputs = (with_arrays(part).optional_outputs.get(OUTPUT_TOKENS) for part in parts)
+    counts = [int(count.reshape(-1)[0]) for count in outputs if count is not None and count.size]
+    return sum(counts) if counts else None
 
 
 def _steps(totals: Sequence[Counts | None]) -> tuple[Step, ...]:

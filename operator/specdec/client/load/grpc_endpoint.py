@@ -5,36 +5,31 @@ and decoded afterwards.
 """
 
 import time
-from collections.abc import Collection
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
 from specdec.client.connection import Connection
-from specdec.client.grpc_calls import Calls, Server, Tensors, infer_request
+from specdec.client.grpc_calls import Calls, Server, declaration, tensor_request
 from specdec.client.load.endpoint import LoadClient
 from specdec.client.load.exchange import Exchange
-from specdec.client.transport import Model
+from specdec.servers.encoding import Call, Declaration
 
 
 class Grpc(Server):
     """See `endpoint.Endpoint`. All clients are streams of one connection."""
 
-    async def model(self, name: str) -> Model:
+    async def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
         config = await self.config(name)
-        return Model(
-            frozenset(tensor.name for tensor in config.input),
-            frozenset(tensor.name for tensor in config.output),
-            config.model_transaction_policy.decoupled,
-        )
+        # An ensemble answers unary calls too.
+        return replace(declaration(config), streams=config.model_transaction_policy.decoupled)
 
-    def message(
-        self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
-    ) -> Any:
+    def message(self, call: Call, *, streamed: bool) -> Any:
         """Encode a request, which has the same form with and without streaming."""
-        return infer_request(model, tensors, outputs)
+        return tensor_request(call)
 
     def client(self, *, streamed: bool) -> LoadClient:
         """Create a client with its own stream, or with unary calls."""

@@ -1,4 +1,4 @@
-"""The benchmark's endpoint for HTTP: Triton's generate extension.
+"""The benchmark's endpoints for HTTP: Triton's generate extension, and JSON APIs.
 
 `endpoint.endpoint` creates it for `--protocol http`. A block of bytes gets its arrival time when
 the event loop delivers it. While clocks run, only HTTP framing is parsed, by a parser in C. Events
@@ -6,11 +6,11 @@ are decoded afterwards.
 """
 
 import asyncio
+import json
 import ssl
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import httptools
 from typing_extensions import override
@@ -18,10 +18,10 @@ from typing_extensions import override
 from specdec.client import http_transport as http
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError, RefusedError
-from specdec.client.grpc_calls import Tensors
 from specdec.client.load.endpoint import LoadClient
 from specdec.client.load.exchange import OUTPUTS, Decoder, Exchange, lines
-from specdec.client.transport import Model
+from specdec.client.transport import Response
+from specdec.servers.encoding import Call, Declaration, JsonCall, Requests, TensorCall
 
 _OK = 200
 _BUFFER_BYTES = 64 * 1024
@@ -34,23 +34,25 @@ class Http:
         self._connection = connection
         self._context = http.tls_context(connection) if connection.tls else None
 
-    async def model(self, name: str) -> Model:
+    async def model(self, name: str) -> Declaration:
         """Request the declaration of a model."""
         return await asyncio.to_thread(http.Http(self._connection).model, name)
 
-    def message(
-        self, model: str, tensors: Tensors, outputs: Collection[str], *, streamed: bool
-    ) -> bytes:
-        """Encode a request with its head; HTTP always returns all outputs."""
+    def message(self, call: Call, *, streamed: bool) -> bytes:
+        """Encode a request with its head; Triton returns all outputs."""
+        assert isinstance(call, TensorCall)  # noqa: S101 -- JSON APIs have another endpoint
         operation = "generate_stream" if streamed else "generate"
-        return self._post(f"{http.path(model)}/{operation}", http.body(tensors))
+        return self._post(f"{http.path(call.model)}/{operation}", http.body(call.inputs))
 
     def client(self, *, streamed: bool) -> LoadClient:
         """Create a client with its own connection."""
-        return _HttpClient(self._connection, self._context, self._decoder())
+        return _HttpClient(self._connection, self._context, self._decoder)
 
-    def _decoder(self) -> Decoder:
-        return EventDecoder(self._connection.url)
+    def _decoder(
+        self, arrivals: Sequence[float], bodies: Sequence[bytes]
+    ) -> Iterator[tuple[float, Response]]:
+        for arrival, event in events(arrivals, bodies, self._connection.url):
+            yield arrival, http.arrays(event, OUTPUTS)
 
     def _post(self, path: str, text: str) -> bytes:
         """Encode a request with its head."""
@@ -66,32 +68,41 @@ class Http:
         return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-@dataclass(frozen=True)
-class EventDecoder:
-    """Decodes the body of a response to events; see `exchange.Decoder`.
+class Json(Http):
+    """The JSON API of a kind of server; see `endpoint.Endpoint`."""
 
-    Attributes:
-        url: of the server, for messages.
-    """
+    def __init__(self, connection: Connection, requests: Requests) -> None:
+        super().__init__(connection)
+        self._requests = requests
 
-    url: str
+    @override
+    async def model(self, name: str) -> Declaration:
+        return await asyncio.to_thread(http.JsonHttp(self._connection, self._requests).model, name)
 
-    def __call__(
+    @override
+    def message(self, call: Call, *, streamed: bool) -> bytes:
+        assert isinstance(call, JsonCall)  # noqa: S101 -- models of Triton have other endpoints
+        return self._post(f"{self._connection.path}/{call.path}", json.dumps(call.body))
+
+    @override
+    def _decoder(
         self, arrivals: Sequence[float], bodies: Sequence[bytes]
-    ) -> Iterator[tuple[float, Tensors]]:
-        """Yield each event with the arrival time of the last byte of its line.
+    ) -> Iterator[tuple[float, Response]]:
+        return events(arrivals, bodies, self._connection.url)
 
-        Raises:
-            RefusedError: an event is an error, or is not JSON.
-        """
-        for arrival, line in lines(arrivals, bodies):
-            text = line.removeprefix(http.EVENT).strip()
-            if not text:
-                continue
-            event = http.read(text)
-            if "error" in event:
-                raise http.refused(self.url, event["error"])
-            yield arrival, http.arrays(event, OUTPUTS)
+
+def events(
+    arrivals: Sequence[float], bodies: Sequence[bytes], url: str
+) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Yield each event of a response with the arrival time of the last byte of its line.
+
+    Raises:
+        RefusedError: an event is an error, or is not JSON.
+    """
+    for arrival, line in lines(arrivals, bodies):
+        event = http.event_of(line, url)
+        if event is not None:
+            yield arrival, event
 
 
 class _HttpClient(LoadClient):

@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
-from specdec.client.fronts.same_service import refuse_same
 from specdec.client.load import summary
 from specdec.client.load.endpoint import Endpoint, LoadClient, Protocol, endpoint
 from specdec.client.load.exchange import Exchange, sample, undisturbed
 from specdec.client.load.report import Ended, Report
-from specdec.client.load.requests import Requests, Service
+from specdec.client.load.requests import Requests, service
 from specdec.client.load.settings import Settings
 from specdec.client.load.summary import Totals, Turn
+from specdec.client.same_service import refuse_same
+from specdec.servers.encoding import Requests as Encoding
 
 # The requests of an arm are split into turns, so that a drift of the machine affects all arms.
 _TURNS = 4
@@ -50,6 +51,8 @@ async def measure(
     on_progress: ProgressCallback | None = None,
     protocol: Protocol = "http",
     baseline: Connection | None = None,
+    requests: Encoding | None = None,
+    baseline_requests: Encoding | None = None,
 ) -> Report:
     """Run a complete benchmark; see `Measurement`."""
     measurement = Measurement(
@@ -59,6 +62,8 @@ async def measure(
         on_progress=on_progress,
         protocol=protocol,
         baseline=baseline,
+        requests=requests,
+        baseline_requests=baseline_requests,
     )
     await measurement.run()
     return measurement.report()
@@ -80,6 +85,7 @@ class Measurement:
         on_progress: called after every request.
         protocol: of the endpoint. HTTP gives times closer to those of the server.
         baseline: to the server of the baseline; by default the same server, without drafts.
+        requests, baseline_requests: how each server is asked; None finds that.
     """
 
     def __init__(
@@ -91,11 +97,14 @@ class Measurement:
         on_progress: ProgressCallback | None = None,
         protocol: Protocol = "http",
         baseline: Connection | None = None,
+        requests: Encoding | None = None,
+        baseline_requests: Encoding | None = None,
     ) -> None:
         if baseline is not None and settings.single:
             raise BadRequestError("single excludes a baseline; leave out one of them")
         self._connection = connection
         self._baseline = baseline
+        self._requests, self._baseline_requests = requests, baseline_requests
         self._protocol: Protocol = protocol
         self._settings = settings
         self._metrics_url = metrics_url
@@ -122,10 +131,11 @@ class Measurement:
             RefusedError, BadRequestError: the first request of an arm failed.
         """
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(endpoint(self._connection, self._protocol))
+            opened = endpoint(self._connection, self._protocol, self._requests)
+            server = await stack.enter_async_context(opened)
             baseline = server
             if self._baseline is not None:
-                opened = endpoint(self._baseline, self._protocol)
+                opened = endpoint(self._baseline, self._protocol, self._baseline_requests)
                 baseline = await stack.enter_async_context(opened)
             requests = await self._prepare(server, baseline)
             try:
@@ -156,23 +166,22 @@ class Measurement:
         if self._metrics_url is not None:
             await asyncio.to_thread(metrics.totals, self._metrics_url)
         settings = self._settings
-        model = await server.model(settings.model)
-        self._streamed = model.streams
-        served = Service(server, model, model.name or settings.model, self._connection)
+        served = await service(server, settings.model, self._connection, self._requests)
+        self._streamed = served.model.streams
         other = served
         if self._baseline is not None:
-            declared = await baseline.model(settings.baseline_model)
-            name = declared.name or settings.baseline_model
-            await asyncio.to_thread(
-                refuse_same, self._connection, served.name, self._baseline, name
+            other = await service(
+                baseline, settings.baseline_model, self._baseline, self._baseline_requests
             )
-            other = Service(baseline, declared, name, self._baseline)
+            await asyncio.to_thread(
+                refuse_same, self._connection, served.name, self._baseline, other.name
+            )
         self._settings = replace(settings, model=served.name, baseline_model=other.name)
         requests = Requests(self._settings, served, other)
         async with requests.clients(1) as clients:
             for length in settings.arms:
                 exchange = await clients[length][0].send(0, requests.get(length, 0))
-                error = exchange.error or sample(exchange).error
+                error = sample(exchange, requests.reader(length)).error
                 if error is not None:
                     raise error
         return requests
@@ -226,7 +235,7 @@ class Measurement:
             # An interrupted run keeps its answers. The mean excludes the time in which a client
             # has no more requests while others wait for their last answer.
             seconds = sum(end - started for end in ends.values()) / max(1, len(ends))
-            samples = [sample(exchange) for exchange in exchanges]
+            samples = [sample(exchange, requests.reader(length)) for exchange in exchanges]
             turns.append(Turn(seconds, samples, before, after))
         if self._unreachable_in_a_row >= limit:
             raise _ServerLostError(str(exchanges[-1].error))

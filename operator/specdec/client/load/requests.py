@@ -7,13 +7,13 @@ from typing import Any
 
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError
-from specdec.client.fronts.choice import front
-from specdec.client.fronts.protocol import Front
+from specdec.client.kinds import text_model
 from specdec.client.load.endpoint import Endpoint, LoadClient
-from specdec.client.load.exchange import OUTPUTS
 from specdec.client.load.settings import Settings
-from specdec.client.request import Request
-from specdec.client.transport import Model
+from specdec.servers.encoding import Declaration, Reader
+from specdec.servers.encoding import Requests as Encoding
+from specdec.servers.openai_api import OPENAI
+from specdec.servers.request import Request
 from specdec.triton.model_names import BLS
 
 
@@ -24,19 +24,37 @@ class Service:
     Attributes:
         endpoint: of the server.
         model: its declaration.
-        name: of the model.
-        connection: for messages.
+        requests: how it is asked.
     """
 
     endpoint: Endpoint
-    model: Model
-    name: str
-    connection: Connection
+    model: Declaration
+    requests: Encoding
 
     @property
-    def front(self) -> Front:
-        """The front end of the model."""
-        return front(self.model, self.name, self.connection.url)
+    def name(self) -> str:
+        """The server's name for the model."""
+        return self.model.name
+
+
+async def service(
+    endpoint: Endpoint, name: str, connection: Connection, requests: Encoding | None
+) -> Service:
+    """One model of a server.
+
+    Args:
+        endpoint: of the server.
+        name: of the model; empty for the only one.
+        connection: to the server.
+        requests: how it is asked; None finds that.
+
+    Raises:
+        BadRequestError: the model takes no text.
+    """
+    model = await endpoint.model(name)
+    if requests is None:
+        requests = OPENAI if connection.path else text_model(model, connection.url)
+    return Service(endpoint, model, requests)
 
 
 class Requests:
@@ -54,7 +72,7 @@ class Requests:
     def __init__(self, settings: Settings, served: Service, baseline: Service) -> None:
         self._settings = settings
         self._served, self._baseline = served, baseline
-        if baseline is served and not settings.single and not served.front.drafts_by_request:
+        if baseline is served and not settings.single and not _drafts_by_request(served):
             raise BadRequestError(
                 f"model {served.name} has no input num_draft_tokens, so its speculation cannot be "
                 f"disabled for the baseline; use model {BLS}, give --baseline-url of a service "
@@ -90,10 +108,19 @@ class Requests:
     def _of(self, length: int | None) -> Service:
         return self._baseline if length == 0 else self._served
 
+    def reader(self, length: int | None) -> Reader:
+        """A reader for the answer to a request of an arm."""
+        return self._of(length).requests.reader(self._request(length, 0))
+
     def _encode(self, length: int | None, index: int) -> Any:
+        service, request = self._of(length), self._request(length, index)
+        call = service.requests.encode(request, service.model)
+        return service.endpoint.message(call, streamed=service.model.streams)
+
+    def _request(self, length: int | None, index: int) -> Request:
         settings, service = self._settings, self._of(length)
-        served, declared = service.front, service.model
-        request = Request(
+        declared = service.model
+        return Request(
             settings.prompts[index % len(settings.prompts)],
             model=service.name,
             max_tokens=settings.output_tokens,
@@ -101,11 +128,11 @@ class Requests:
             end_id=-1 if "end_id" in declared.inputs else None,
             seed=settings.seed + index,
             # A baseline with its own service may have no input for the draft length.
-            draft_tokens=length if length != 0 or served.drafts_by_request else None,
+            draft_tokens=length if length != 0 or _drafts_by_request(service) else None,
             stream=declared.streams,
-            token_counts=served.counts_tokens,
+            token_counts=service.requests.counts_tokens(declared),
         )
-        outputs = [name for name in OUTPUTS if name in declared.outputs]
-        return service.endpoint.message(
-            service.name, served.tensors(request), outputs, streamed=declared.streams
-        )
+
+
+def _drafts_by_request(service: Service) -> bool:
+    return service.requests.takes_draft_length(service.model)

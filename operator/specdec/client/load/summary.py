@@ -210,13 +210,5 @@ def _acceptance(
 
 def _counters(turns: Sequence[Turn]) -> SpeculationTotals:
     """The increase of the server's counters during all turns."""
-    sums = SpeculationTotals()
-    for turn in turns:
-        increase = speculation(turn.after) - speculation(turn.before)
-        sums = SpeculationTotals(
-            sums.rounds + increase.rounds,
-            sums.drafted + increase.drafted,
-            sums.accepted + increase.accepted,
-            sums.generated + increase.generated,
-        )
-    return sums
+    increases = (speculation(turn.after) - speculation(turn.before) for turn in turns)
+    return sum(increases, start=SpeculationTotals())

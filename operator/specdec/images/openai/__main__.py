@@ -18,13 +18,12 @@ from specdec.images.openai.app import Endpoint
 from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.images.openai.http import protocol
 from specdec.images.openai.limits import Limits
-from specdec.images.openai.llm_api import LlmApi
 from specdec.images.openai.off_loop import set_switch_interval
 from specdec.images.openai.parsers import REASONING, TOOLS
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import DEFAULT, Settings
 from specdec.images.openai.template import Templates, TemplateStartError
 from specdec.images.openai.triton import Triton
-from specdec.triton.model_names import BLS, ENSEMBLE, TARGET
+from specdec.servers.kind import kind, kinds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,9 +49,11 @@ async def _serve(options: argparse.Namespace) -> None:
         in_flight=options.max_in_flight,
         seconds=options.timeout_seconds,
     )
+    server = kind(options.kind)
     settings = Settings(
         served_name=options.served_model_name,
-        model=options.model,
+        kind=server,
+        model=options.model or server.requests.model,
         tool_parser=options.tool_call_parser,
         reasoning_parser=options.reasoning_parser,
         limits=limits,
@@ -60,9 +61,7 @@ async def _serve(options: argparse.Namespace) -> None:
     )
     connection = Connection(options.url, options.timeout_seconds)
     try:
-        # In a repository of the LLM API, the only model has the name `TARGET`.
-        client = LlmApi if settings.model == TARGET else Triton
-        async with client(connection, settings.model) as triton:
+        async with Triton(connection, settings.model, settings.kind.requests) as triton:
             endpoint = Endpoint(settings, triton, templates)
             # Objects that exist now live as long as the process. A search for garbage among them
             # would stop all streams for 20 ms.
@@ -114,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--served-model-name", required=True, help="the model's name in requests")
     add("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
     add("--metrics-url", default=Settings.metrics_url, help="host:port of Triton's metrics")
-    add("--model", default=BLS, choices=(BLS, ENSEMBLE, TARGET), help="the Triton model")
+    names = sorted(each.name for each in kinds())
+    add("--kind", default=DEFAULT.name, choices=names, help="the kind of the server")
+    add("--model", default="", help="the Triton model; the kind's own by default")
     add("--host", default="0.0.0.0", help="the address on which to listen")  # noqa: S104
     add("--port", type=int, default=9000, help="the port on which to listen")
     add("--tokenizer", type=Path, help="the tokenizer's directory, for the chat template")

@@ -73,7 +73,8 @@ class Endpoint:
     async def exposition(self, request: Request) -> Response:
         """The metrics, and the load of the server under the names that routers read."""
         settings = self.settings
-        load = await read(settings.metrics_url, settings.model, self._intake.in_flight)
+        counters, running = settings.kind.counters, self._intake.in_flight
+        load = await read(settings.metrics_url, counters, settings.model, running)
         self.metrics.set_load(load, settings.served_name)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 

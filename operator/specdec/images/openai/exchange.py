@@ -20,7 +20,6 @@ from specdec.images.openai.replies import send_whole
 from specdec.images.openai.request import Served, Task
 from specdec.images.openai.settings import Settings
 from specdec.images.openai.triton import ModelServer
-from specdec.triton.model_names import BLS
 
 _DISCONNECTED = 499
 _STREAM_HEADERS = [
@@ -202,9 +201,10 @@ class Exchange(Response):
     def _is_over(self) -> bool:
         """Whether to stop reading: a stop string has arrived, but the model may generate more.
 
-        The BLS ends its output at the stop string. An ensemble compares token ids and may go on.
+        Some models end their output at the stop string. An ensemble compares token ids, and may go
+        on.
         """
-        return self._assembly.stopped and self._owner.settings.model != BLS
+        return self._assembly.stopped and not self._served.ends_at_stop
 
     def _added(self, piece: Piece) -> list[Event]:
         self._assembly.count(piece)

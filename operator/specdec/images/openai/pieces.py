@@ -3,15 +3,11 @@
 import struct
 from typing import Any
 
-from specdec.client.answer import Counts
 from specdec.images.openai.assembly import Piece
+from specdec.servers.chunk import ACCEPTED, DRAFTED, OUTPUT_TOKENS, REASON, REASONS, TEXT, Counts
 
-TEXT, TOKENS, PROMPT_TOKENS = "text_output", "num_output_tokens", "num_input_tokens"
-DRAFTED, ACCEPTED = "total_draft_tokens", "total_accepted_draft_tokens"
+TOKENS, PROMPT_TOKENS = OUTPUT_TOKENS, "num_input_tokens"
 LOG_PROBS, HISTOGRAM = "output_log_probs", "acceptance_histogram"
-# Only the LLM API's model has this output. Before the end of an answer, its value is not in
-# `_REASONS`.
-REASON, _REASONS = "finish_reason", ("stop", "length")
 _NUMBER = struct.Struct("<i").unpack_from
 
 
@@ -31,7 +27,7 @@ def piece(response: Any) -> Piece | None:
         Counts(_NUMBER(drafted)[0], _NUMBER(accepted)[0]) if drafted and accepted else None,
         struct.unpack(f"<{len(log_probs) // 4}f", log_probs),
         struct.unpack(f"<{len(histogram) // 4}i", histogram),
-        reason if reason in _REASONS else None,
+        reason if reason in REASONS else None,
     )
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.client.errors import BadRequestError
-from specdec.client.request import Request
 from specdec.images.openai.body import shown
 from specdec.images.openai.errors import ApiError, context_length, unknown_model
 from specdec.images.openai.models import Chat, Common, Completion
 from specdec.images.openai.settings import Settings
-from specdec.triton.model_names import ENSEMBLE
+from specdec.servers.encoding import Declaration, Requests
+from specdec.servers.request import Request
 
 _MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16
@@ -19,25 +19,29 @@ _SCOPE_INPUT = "lookup_scope"
 
 @dataclass(frozen=True)
 class Served:
-    """The declaration of the Triton model.
+    """The model of Triton that answers.
 
     Attributes:
-        inputs, outputs: names of its tensors.
-        streams: it can send an answer in pieces.
+        requests: how it is asked.
+        declared: its declaration.
         max_seq_len: most tokens of prompt and answer; 0 if unknown.
         add_special_tokens: the server adds the tokenizer's special tokens to a prompt.
     """
 
-    inputs: frozenset[str]
-    outputs: frozenset[str]
-    streams: bool
+    requests: Requests
+    declared: Declaration
     max_seq_len: int = 0
     add_special_tokens: bool = True
 
     @property
     def counts_tokens(self) -> bool:
         """The server reports the numbers of prompt and output tokens."""
-        return "num_output_tokens" in self.outputs
+        return self.requests.counts_tokens(self.declared)
+
+    @property
+    def ends_at_stop(self) -> bool:
+        """The model ends its output at a stop string."""
+        return self.requests.ends_at_stop(self.declared)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
     log_probs = _log_probs(body, served)
     # The probabilities of a piece belong to its text. So the server sends pieces even if the
     # answer is not streamed to the client.
-    stream = served.streams and bool(body.stream or log_probs)
+    stream = served.declared.streams and bool(body.stream or log_probs)
     limit = _max_tokens(body, served, settings)
     try:
         request = Request(
@@ -95,12 +99,14 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
             # TensorRT-LLM before 1.2 reports no counts, but a probability for each token. Then the
             # probabilities are counted.
             log_probs=log_probs
-            or (not served.counts_tokens and "return_log_probs" in served.inputs),
+            or (not served.counts_tokens and "return_log_probs" in served.declared.inputs),
             token_counts=served.counts_tokens,
             stop_words=stop,
             **_sampling(body),
         )
-        request.tensors(served.inputs)
+        served.requests.encode(request, served.declared)
+        for text in (prompt, *stop):
+            text.encode()
     except BadRequestError as error:
         raise ApiError(str(error)) from None
     except UnicodeEncodeError:
@@ -121,7 +127,7 @@ def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
 
 def in_scope(task: Task, scope: str | None, served: Served) -> Task:
     """The task with the scope of its lookups, if the server has a memory of texts."""
-    if not scope or _SCOPE_INPUT not in served.inputs:
+    if not scope or _SCOPE_INPUT not in served.declared.inputs:
         return task
     return replace(task, request=replace(task.request, lookup_scope=scope))
 
@@ -211,7 +217,7 @@ def _log_probs(body: Common, served: Served) -> bool:
             "tokens only; set it to 0",
             param=name,
         )
-    if requested and "return_log_probs" not in served.inputs:
+    if requested and "return_log_probs" not in served.declared.inputs:
         raise ApiError(
             "logprobs is set, but this server returns no log probabilities; leave it out",
             param="logprobs",
@@ -233,7 +239,8 @@ def _max_tokens(body: Common, served: Served, settings: Settings) -> int:
     if limit is None:
         default = settings.max_tokens if isinstance(body, Chat) else _COMPLETION_TOKENS
         # The BLS shortens a limit to the room that the prompt leaves.
-        room = longest - 1 if longest and settings.model != ENSEMBLE else default
+        shortened = served.requests.shortens_limits(served.declared)
+        room = longest - 1 if longest and shortened else default
         return max(1, room if isinstance(body, Chat) else min(default, room))
     if longest and limit >= longest:
         raise context_length(

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 from specdec.images.openai.limits import Limits
-from specdec.triton.model_names import BLS
+from specdec.servers.kind import ServerKind, kind
+
+DEFAULT = kind("bls")
 
 
 @dataclass(frozen=True)
@@ -12,6 +14,7 @@ class Settings:
 
     Attributes:
         served_name: the name of the model in requests and answers.
+        kind: of the server.
         model: the Triton model.
         tool_parser, reasoning_parser: names in `parsers`; None for no parser.
         max_tokens: of a chat completion without a limit, if the server's longest sequence is
@@ -21,7 +24,8 @@ class Settings:
     """
 
     served_name: str
-    model: str = BLS
+    kind: ServerKind = DEFAULT
+    model: str = DEFAULT.requests.model
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     max_tokens: int = 4096

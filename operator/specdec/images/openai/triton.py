@@ -8,6 +8,7 @@ import asyncio
 import struct
 import uuid
 from collections.abc import AsyncGenerator, Collection, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -16,29 +17,19 @@ from tritonclient.grpc import service_pb2
 
 from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
-from specdec.client.grpc_calls import Server, Tensors, infer_request, is_final
-from specdec.client.request import Request
+from specdec.client.grpc_calls import Server, infer_request, is_final, tensor_request
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, context_length, overloaded, unavailable
-from specdec.images.openai.pieces import (
-    ACCEPTED,
-    DRAFTED,
-    HISTOGRAM,
-    LOG_PROBS,
-    PROMPT_TOKENS,
-    REASON,
-    TEXT,
-    TOKENS,
-    piece,
-)
+from specdec.images.openai.pieces import HISTOGRAM, LOG_PROBS, PROMPT_TOKENS, TOKENS, piece
 from specdec.images.openai.request import Served
 from specdec.images.openai.stream import Stream
-from specdec.triton.model_names import ENSEMBLE, PREPROCESSING, TARGET
+from specdec.servers.chunk import ACCEPTED, DRAFTED, REASON, TEXT, NewText
+from specdec.servers.encoding import Call, Requests
+from specdec.servers.request import Request
 
 _T = TypeVar("_T")
 _OUTPUTS = (TEXT, TOKENS, PROMPT_TOKENS, DRAFTED, ACCEPTED, REASON)
 _NUMBER = struct.Struct("<i").unpack_from
-_STOP = "stop"
 # Time in which a stopped request must end; then its stream is cancelled. An engine notices a stop
 # within a step. A server with a full queue reads the stop after the requests before it.
 _STOP_SECONDS = 600.0
@@ -85,11 +76,17 @@ class ModelServer(Protocol):
 
 
 class Triton:
-    """A Triton server; an asynchronous context manager. See `ModelServer`."""
+    """A Triton server; an asynchronous context manager. See `ModelServer`.
 
-    def __init__(self, connection: Connection, model: str) -> None:
+    Args:
+        connection: to the server.
+        model: its name.
+        requests: how it is asked.
+    """
+
+    def __init__(self, connection: Connection, model: str, requests: Requests) -> None:
         self._server = Server(connection, _channel())
-        self._model = model
+        self._model, self._requests = model, requests
         # Requests that go on after their client has left.
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -109,20 +106,27 @@ class Triton:
         await self._server.__aexit__(None, None, None)
 
     async def served(self) -> Served:
-        """The declaration of the model, with `add_special_tokens` from `preprocessing`."""
+        """The declaration of the model; its tokenizer has `add_special_tokens`."""
         try:
             config = await self._server.config(self._model)
-            text = await self._server.config(PREPROCESSING)
+            declared = await self._server.declaration(self._model)
+            adds_special_tokens = await self._adds_special_tokens()
         except ClientError as error:
             raise unavailable(str(error)) from error
         longest = config.parameters["max_seq_len"].string_value
         return Served(
-            frozenset(tensor.name for tensor in config.input),
-            frozenset(tensor.name for tensor in config.output),
-            config.model_transaction_policy.decoupled or config.HasField("ensemble_scheduling"),
+            self._requests,
+            declared,
             int(longest) if longest.isdigit() else 0,
-            text.parameters["add_special_tokens"].string_value.lower() not in ("false", "0", "no"),
+            adds_special_tokens,
         )
+
+    async def _adds_special_tokens(self) -> bool:
+        if not self._requests.tokenizer:
+            return True
+        config = await self._server.config(self._requests.tokenizer)
+        value: str = config.parameters["add_special_tokens"].string_value
+        return value.lower() not in ("false", "0", "no")
 
     async def ready(self) -> bool:
         """Whether the model accepts requests."""
@@ -134,11 +138,13 @@ class Triton:
         return bool(reply.ready)
 
     async def prompt_tokens(self, prompt: str) -> int | None:
-        """The number of tokens of a prompt, from the model `preprocessing`.
+        """The number of tokens of a prompt; None if the server has no model that tokenizes.
 
         If the caller is cancelled, the request goes on: Triton 2.51 can crash when a client
         cancels a unary request.
         """
+        if not self._requests.tokenizer:
+            return None
         return await asyncio.shield(self._start(self._prompt_tokens(prompt)))
 
     def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -150,26 +156,28 @@ class Triton:
     async def _prompt_tokens(self, prompt: str) -> int | None:
         text = np.array([[prompt.encode()]], dtype=np.object_)
         tensors = {"QUERY": text, "REQUEST_OUTPUT_LEN": np.ones((1, 1), np.int32)}
-        request = infer_request(PREPROCESSING, tensors, ("REQUEST_INPUT_LEN",))
+        request = infer_request(self._requests.tokenizer, tensors, ("REQUEST_INPUT_LEN",))
         try:
             reply = await self._server.stub.ModelInfer(request, timeout=self._server.timeout)
         except grpc.aio.AioRpcError:
             return None
         return int(_NUMBER(reply.raw_output_contents[0])[0])
 
-    def tensors(self, request: Request, served: Served) -> Tensors:
-        """The inputs of a request, by the names of the model."""
-        return request.tensors(served.inputs)
-
     async def pieces(
         self, request: Request, served: Served, *, histogram: bool = False
     ) -> AsyncGenerator[Piece, None]:
         """As `ModelServer.pieces`."""
-        names = [name for name in _OUTPUTS if name in served.outputs]
+        requests, declared = served.requests, served.declared
+        # A server that sends whole texts would cut a stop string that it has sent in part.
+        if request.stream and requests.whole_texts:
+            request = replace(request, stop_words=())
+        names = [name for name in _OUTPUTS if name in declared.outputs]
         names += [LOG_PROBS] if request.log_probs else []
-        names += [HISTOGRAM] if histogram and HISTOGRAM in served.outputs else []
+        names += [HISTOGRAM] if histogram and HISTOGRAM in declared.outputs else []
         request_id = uuid.uuid4().hex
-        stream = self._open(request_id, self._model, self.tensors(request, served), names)
+        call = requests.encode(request, declared)
+        stream = self._open(request_id, call, names)
+        new = NewText() if requests.whole_texts else None
         ended = False
         try:
             while not ended:
@@ -182,7 +190,7 @@ class Triton:
                 if reply.error_message:
                     raise refused(reply.error_message)
                 if (part := piece(reply.infer_response)) is not None:
-                    yield part
+                    yield part if new is None else new_part(part, new)
         except grpc.aio.AioRpcError as error:
             ended = True
             reason = f"the server is not reachable ({error.details()}); try again later"
@@ -190,31 +198,23 @@ class Triton:
         finally:
             if ended:
                 _ = self._start(_finish(stream))
-            elif (stop := self.stop_call(served)) is not None:
-                _ = self._start(_finish(self._open(request_id, *stop), stream))
+            elif (stop := requests.stop(declared)) is not None:
+                _ = self._start(_finish(self._open(request_id, stop), stream))
             else:
                 stream.cancel()
 
-    def _open(
-        self, request_id: str, model: str, tensors: Tensors, outputs: Collection[str] = ()
-    ) -> Stream:
+    def _open(self, request_id: str, call: Call, outputs: Collection[str] = ()) -> Stream:
         """Send a request."""
-        message = infer_request(model, tensors, outputs)
+        message = tensor_request(call, outputs)
         message.id = request_id
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         return Stream(self._call(message))
 
-    def stop_call(self, served: Served) -> tuple[str, Tensors] | None:
-        """The model and the inputs of a call that stops a request; None if no model can."""
-        if _STOP in served.inputs:
-            text = np.array([[b""]], dtype=np.object_)
-            return self._model, {"text_input": text, _STOP: np.array([[True]])}
-        if self._model == ENSEMBLE:
-            # Triton gives the calls of an ensemble the id of its request.
-            one = np.ones((1, 1), np.int32)
-            lengths = {"input_ids": one, "input_lengths": one, "request_output_len": one}
-            return TARGET, {**lengths, _STOP: np.array([[True]])}
-        return None
+
+def new_part(whole: Piece, new: NewText) -> Piece:
+    """The piece with the new part of its text."""
+    text = new.of(whole.text)
+    return replace(whole, text=text + new.rest() if whole.reason else text)
 
 
 async def _finish(*streams: Stream) -> None:

@@ -105,7 +105,6 @@ SERVING = Serving(
     pre_stop=pre_stop,
     files=("check_volume.py", "drain.py", "health.py"),
     openai="http",
-    verification="OpenAI",
     proxy=Proxy(f"{ADDRESS}:{PORT}", served_name),
     # The server aborts a request whose client disconnects, and a first token may take this long.
     attempt_seconds=30,

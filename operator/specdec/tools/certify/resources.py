@@ -191,10 +191,11 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
         run: identifies the run.
     """
     model = SpeculativeModel.parse(dict(live))
-    grpc = servers.of(model).serving.grpc
+    kind = servers.of(model)
+    grpc = kind.serving.grpc
     separate = "draft" in names.servers(model)
     plan: Json = {
-        "path": "Loop" if separate else "LlmApi" if model.control == "LlmApi" else "Bls",
+        "kind": kind.name,
         "server": address(model, "target", grpc),
         "draftTokens": backends.method(model).draft_tokens(model) or 0,
         "prompts": request.prompts,
@@ -202,7 +203,7 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
         "concurrency": list(CONCURRENCY),
     }
     if separate:
-        plan["draftServer"] = address(model, "draft", grpc)
+        plan |= {"clientLoop": True, "draftServer": address(model, "draft", grpc)}
     container = Container(
         name=COMPONENT,
         image=image,

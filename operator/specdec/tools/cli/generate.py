@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specdec.client.answer import Answer, Chunk
     from specdec.client.connection import Connection
     from specdec.client.generate import Client
-    from specdec.client.request import Request
+    from specdec.servers.request import Request
 
 _MAX_CONCURRENT = 16
 
@@ -104,7 +104,7 @@ def generate(
 
 
 def _run(params: Mapping[str, Any]) -> None:
-    from specdec.client.request import Request
+    from specdec.servers.request import Request
 
     prompts = opt.prompts(params)
     model = opt.model(params, _where(params))

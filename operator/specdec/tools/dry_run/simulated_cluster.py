@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from specdec import servers
 from specdec.api import conditions, names
 from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
@@ -258,7 +259,7 @@ def measurement_result(job: Json) -> Json:
     count = plan["maxPrompts"]
     result |= {"prompts": count, "failed": 0, "active": True, "rounds": count}
     result |= {"tokensPerRound": "2.00"}
-    if plan["path"] == "Engine":
+    if not plan["compares"] and servers.kind(plan["kind"]).counters.engine:
         del result["draftTokens"]
         return {"verification": result}
     counts = {"draftedTokens": 2 * count, "acceptedTokens": count, "acceptancePercent": 50}

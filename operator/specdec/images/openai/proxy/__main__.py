@@ -15,6 +15,7 @@ from specdec.images.openai.limits import Limits
 from specdec.images.openai.off_loop import set_switch_interval
 from specdec.images.openai.proxy.app import Proxy, Settings
 from specdec.images.openai.proxy.upstream import Upstream
+from specdec.servers.kind import kind, kinds
 
 _BACKLOG = 2048
 
@@ -41,7 +42,11 @@ async def _serve(options: argparse.Namespace) -> None:
         seconds=options.timeout_seconds,
     )
     settings = Settings(
-        options.served_model_name, options.upstream_model, options.metrics_port, limits
+        options.served_model_name,
+        options.upstream_model,
+        options.metrics_port,
+        limits,
+        kind(options.kind),
     )
     proxy = Proxy(settings, Upstream(host, int(port)))
     config = uvicorn.Config(
@@ -89,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--served-model-name", required=True, help="the model's name in requests")
     add("--upstream", required=True, help="host:port of the server")
     add("--upstream-model", required=True, help="the model's name in the server")
+    names = sorted(each.name for each in kinds())
+    add("--kind", required=True, choices=names, help="the kind of the server")
     add("--host", default="0.0.0.0", help="the address on which to listen")  # noqa: S104
     add("--port", type=int, default=8000, help="the port for clients")
     add("--metrics-port", type=int, default=8002, help="the port for metrics")

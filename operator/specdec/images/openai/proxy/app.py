@@ -22,9 +22,9 @@ from specdec.images.openai.limits import ANSWER_BYTES, Limits
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.off_loop import off_loop
 from specdec.images.openai.proxy.checks import Names, checked
-from specdec.images.openai.proxy.load import load
 from specdec.images.openai.proxy.upstream import Reply, Upstream
 from specdec.images.openai.replies import GENERATING, HANDLERS, scope_of, send_whole, unless_left
+from specdec.servers.kind import ServerKind
 
 HEALTH, PAGE = "/health", "/prometheus/metrics"
 _HEALTH_SECONDS = 2.0
@@ -41,12 +41,14 @@ class Settings:
         upstream_model: the model's name in the server.
         metrics_port: the port that has metrics only.
         limits: of one process.
+        kind: of the server.
     """
 
     served_name: str
     upstream_model: str
     metrics_port: int
     limits: Limits
+    kind: ServerKind
 
 
 class Proxy:
@@ -92,7 +94,11 @@ class Proxy:
         """The metrics of the proxy and those of the server, which some releases lack."""
         page = await self._page()
         # If the server does not respond, a router must not take the pod for an idle one.
-        current = None if page is None else load(page, self._intake.in_flight)
+        current = None
+        if page is not None:
+            text, running = page.decode(errors="replace"), self._intake.in_flight
+            counters = self.settings.kind.counters
+            current = counters.load(text, self.settings.upstream_model, running)
         self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
         return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
@@ -201,7 +207,7 @@ class Proxy:
             "object": "model",
             "created": self._created,
             # From this name, specdec's client derives which parameters it may send: see
-            # `client/fronts/openai.py`.
+            # `servers/openai_api.py`.
             "owned_by": "tensorrt_llm",
         }
 

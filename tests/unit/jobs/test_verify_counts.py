@@ -1,4 +1,4 @@
-"""The verification of a server with the OpenAI API whose metrics count draft tokens."""
+"""The verification of a server whose engine drafts, and whose metrics count draft tokens."""
 
 import asyncio
 import json
@@ -13,11 +13,13 @@ from typing_extensions import override
 
 from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
-from specdec.jobs import verify, verify_openai
+from specdec.jobs import verify, verify_counts
 from specdec.jobs.result import JobError
+from specdec.servers.kind import kind
 from unit.jobs.termination import read_result
 
 Json = dict[str, Any]
+KIND = kind("trtllm_serve")
 ENTRIES = [Entry("one", 4), Entry("two", None)]
 
 
@@ -83,14 +85,14 @@ def serving() -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_openai, "_COUNTED_SECONDS", 0.5)
-    monkeypatch.setattr(verify_openai, "_POLL", 0.01)
+    monkeypatch.setattr(type(KIND.counters), "settles_seconds", 0.5)
+    monkeypatch.setattr(verify_counts, "_POLL", 0.01)
 
 
 def counted(service: Service, metrics: str | None = "") -> Json:
     address = service.address if metrics == "" else metrics
-    counting = verify_openai.counted(Connection(service.address), address, ENTRIES, 8)
-    return asyncio.run(counting)
+    connection = Connection(service.address, path=KIND.requests.path)
+    return asyncio.run(verify_counts.counted(KIND, connection, address, ENTRIES, 8))
 
 
 def test_the_difference_of_the_counters_is_reported() -> None:
@@ -133,7 +135,8 @@ def test_the_job_reports_the_counts() -> None:
     with serving() as service:
         plan = {
             "planHash": "0" * 16,
-            "path": "OpenAI",
+            "kind": "trtllm_serve",
+            "compares": False,
             "server": service.address,
             "metrics": service.address,
             "draftTokens": 0,

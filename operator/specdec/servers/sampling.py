@@ -3,16 +3,14 @@
 Every kind of request inherits from `Sampling`. It validates the values before a request is sent.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from specdec.servers.errors import BadRequestError
+from specdec.servers.tensor import Tensor, tensor
 
-from specdec.client.errors import BadRequestError
-
-Field = tuple[str, NDArray[Any]]
+Field = tuple[str, Tensor]
 
 # Releases renamed some inputs, and an engine has other names than the models with text input.
 _INPUT_NAMES = {
@@ -22,23 +20,21 @@ _INPUT_NAMES = {
     "top_p": ("top_p", "runtime_top_p"),
     "length_penalty": ("length_penalty", "len_penalty"),
 }
-_NUMBERS: tuple[tuple[str, type[np.generic]], ...] = (
-    ("temperature", np.float32),
-    ("top_k", np.int32),
-    ("top_p", np.float32),
-    ("seed", np.uint64),
-    ("min_tokens", np.int32),
-    ("beam_width", np.int32),
-    ("repetition_penalty", np.float32),
-    ("presence_penalty", np.float32),
-    ("frequency_penalty", np.float32),
-    ("length_penalty", np.float32),
-    ("end_id", np.int32),
-    ("pad_id", np.int32),
+_NUMBERS: tuple[tuple[str, str], ...] = (
+    ("temperature", "FP32"),
+    ("top_k", "INT32"),
+    ("top_p", "FP32"),
+    ("seed", "UINT64"),
+    ("min_tokens", "INT32"),
+    ("beam_width", "INT32"),
+    ("repetition_penalty", "FP32"),
+    ("presence_penalty", "FP32"),
+    ("frequency_penalty", "FP32"),
+    ("length_penalty", "FP32"),
+    ("end_id", "INT32"),
+    ("pad_id", "INT32"),
 )
 _INT32 = 2**31
-_MASK = 2**64 - 1
-_GOLDEN = 0x9E3779B97F4A7C15
 # The check of a value, and its range for messages.
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "temperature": (lambda v: v >= 0, "0 or more"),
@@ -93,7 +89,7 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, _ in _NUMBERS:
             value = getattr(self, name)
-            is_valid, range_ = _RANGES.get(name, (np.isfinite, "a finite number"))
+            is_valid, range_ = _RANGES.get(name, (math.isfinite, "a finite number"))
             if value is not None and not is_valid(value):
                 raise BadRequestError(f"{name.replace('_', ' ')} is {value}; set it to {range_}")
         if len(self.bias_words) != len(self.bias_weights):
@@ -110,16 +106,11 @@ class Sampling:
         return any(value is not None for value in (self.temperature, self.top_k, self.top_p))
 
     def numbers(self) -> Iterator[Field]:
-        """The numeric parameters that are set, as arrays of shape [1]."""
+        """The numeric parameters that are set, as tensors of shape [1]."""
         for name, dtype in _NUMBERS:
             value = getattr(self, name)
             if value is not None:
-                yield name, np.array([value], dtype)
-
-
-def strings(values: Iterable[str]) -> NDArray[Any]:
-    """An array [n] of UTF-8 bytes, as Triton's clients send strings."""
-    return np.array([value.encode() for value in values], dtype=np.object_)
+                yield name, tensor(dtype, value)
 
 
 def input_name(field: str, declared: Collection[str], model: str) -> str:
@@ -132,24 +123,3 @@ def input_name(field: str, declared: Collection[str], model: str) -> str:
         if name in declared:
             return name
     raise BadRequestError(f"model {model} has no input {field}; leave it out")
-
-
-def call_seed(seed: int, generated: int, *, separate_draws: bool) -> int:
-    """The seed of one engine call, so that no two calls of an answer use the same random numbers.
-
-    An engine restarts its random numbers with every request. The first call uses the user's seed,
-    unless `separate_draws` is set. Other seeds are splitmix64 (Steele et al. 2014) of that seed
-    and the position, as in the BLS.
-
-    Args:
-        seed: the user's, 64 bits.
-        generated: tokens of the answer before this call.
-        separate_draws: this call uses other random numbers than another call that continues the
-            same tokens.
-    """
-    if not generated and not separate_draws:
-        return seed
-    mixed = (seed + (2 * generated + separate_draws) * _GOLDEN) & _MASK
-    mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
-    return mixed ^ mixed >> 31

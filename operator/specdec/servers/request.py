@@ -1,20 +1,18 @@
 """A generation request to a model with text input, validated before it is sent.
 
-`generate.Client`, verification and the benchmark convert it to tensors with `Request.tensors`, by
-the input names that the model declares.
+The package of each kind of server encodes it. `Request.fields` has the values by the names of the
+BLS, and `Request.tensors` by the input names that a model declares.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from specdec.client.errors import BadRequestError
-from specdec.client.sampling import Field, Sampling, input_name, strings
-from specdec.triton.model_names import BLS, ENSEMBLE
+from specdec.servers.errors import BadRequestError
+from specdec.servers.sampling import Field, Sampling, input_name
+from specdec.servers.tensor import Tensor, tensor
+from specdec.triton.model_names import BLS
 
 # Optional outputs: field of `Request` -> inputs that request it, and the names of its outputs.
 _OPTIONAL_OUTPUTS = {
@@ -72,25 +70,21 @@ class Request(Sampling):
             raise BadRequestError(
                 f"draft tokens is {self.draft_tokens}; set it to 0 (off) or more, or leave it out"
             )
-        if self.draft_tokens is not None and self.model == ENSEMBLE:
-            raise BadRequestError(
-                f"model {ENSEMBLE} takes no draft tokens; use model {BLS}, or leave them out"
-            )
         if self.draft_tokens and (self.beam_width or 1) > 1:
             raise BadRequestError(
                 f"beam width is {self.beam_width} and draft tokens {self.draft_tokens}; "
                 "speculation has one beam: leave out one of them"
             )
 
-    def tensors(self, declared: Collection[str]) -> dict[str, NDArray[Any]]:
-        """The request as arrays of shape [1, n], by the input names that the model declares.
+    def tensors(self, declared: Collection[str]) -> dict[str, Tensor]:
+        """The request as tensors of shape [1, n], by the input names that the model declares.
 
         Raises:
             BadRequestError: the model has no input for a value of the request.
         """
         return {
-            input_name(field, declared, self.model): array.reshape(1, -1)
-            for field, array in self.fields(declared)
+            input_name(field, declared, self.model): value.batched()
+            for field, value in self.fields(declared)
         }
 
     def optional_outputs(self) -> frozenset[str]:
@@ -103,27 +97,27 @@ class Request(Sampling):
         )
 
     def fields(self, declared: Collection[str]) -> Iterator[Field]:
-        """The values of the request, by the names of the BLS, as arrays of shape [n]."""
-        yield "text_input", strings((self.prompt,))
-        yield "max_tokens", np.array([self.max_tokens], np.int32)
-        yield "stream", np.array([self.stream])
+        """The values of the request, by the names of the BLS, as tensors of shape [n]."""
+        yield "text_input", tensor("BYTES", self.prompt)
+        yield "max_tokens", tensor("INT32", self.max_tokens)
+        yield "stream", tensor("BOOL", self.stream)
         # The answer contains the generated text only; the caller knows the prompt.
-        yield "exclude_input_in_output", np.array([True])
+        yield "exclude_input_in_output", tensor("BOOL", True)
         if "return_perf_metrics" in declared:
-            yield "return_perf_metrics", np.array([True])
+            yield "return_perf_metrics", tensor("BOOL", True)
         if self.draft_tokens is not None:
-            yield "num_draft_tokens", np.array([self.draft_tokens], np.int32)
+            yield "num_draft_tokens", tensor("INT32", self.draft_tokens)
         if self.use_draft_logits is not None:
-            yield "use_draft_logits", np.array([self.use_draft_logits])
+            yield "use_draft_logits", tensor("BOOL", self.use_draft_logits)
         if self.lookup_scope is not None:
-            yield "lookup_scope", strings((self.lookup_scope,))
+            yield "lookup_scope", tensor("BYTES", self.lookup_scope)
         yield from self.numbers()
         for field in ("stop_words", "bad_words"):
             if getattr(self, field):
-                yield field, strings(getattr(self, field))
+                yield field, tensor("BYTES", *getattr(self, field))
         if self.bias_words:
-            yield "embedding_bias_words", strings(self.bias_words)
-            yield "embedding_bias_weights", np.array(self.bias_weights, np.float32)
+            yield "embedding_bias_words", tensor("BYTES", *self.bias_words)
+            yield "embedding_bias_weights", tensor("FP32", *self.bias_weights)
         for optional, (inputs, _) in _OPTIONAL_OUTPUTS.items():
             if getattr(self, optional):
-                yield from ((name, np.array([True])) for name in inputs)
+                yield from ((name, tensor("BOOL", True)) for name in inputs)

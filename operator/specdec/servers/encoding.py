@@ -1,0 +1,168 @@
+"""What a kind of server makes of a request, and how it reads the responses; plain values.
+
+`client` turns the tensors of a `TensorCall` into protobuf or JSON, and sends the body of a
+`JsonCall` as it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from specdec.servers.chunk import Chunk
+from specdec.servers.errors import BadRequestError
+from specdec.servers.request import Request
+from specdec.servers.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a server declares about a model.
+
+    Attributes:
+        inputs, outputs: names of tensors, or of the fields of a JSON API.
+        streams: the model can send an answer in several responses.
+        name: the server's name for the model.
+        ensemble: the model is a pipeline of other models, which Triton runs.
+    """
+
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+    streams: bool
+    name: str
+    ensemble: bool = False
+
+
+@dataclass(frozen=True)
+class TensorCall:
+    """A request to a model of Triton.
+
+    Attributes:
+        model: its name.
+        inputs: by name.
+        outputs: names of the outputs to return.
+    """
+
+    model: str
+    inputs: Mapping[str, Tensor]
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JsonCall:
+    """A POST to a JSON API.
+
+    Attributes:
+        path: below the base path of the API.
+        body: the JSON object.
+    """
+
+    path: str
+    body: Mapping[str, Any]
+
+
+Call = TensorCall | JsonCall
+
+
+class Reader(Protocol):
+    """Reads the responses of one answer, in their order."""
+
+    def read(self, response: Mapping[str, Any]) -> Chunk | None:
+        """The chunk of a response; None if the response has no text.
+
+        Args:
+            response: arrays by the names of Triton's outputs, or the JSON object of an event.
+        """
+
+    def end(self) -> Chunk | None:
+        """What the reader still holds after the last response; None without anything."""
+
+
+class Requests(ABC):
+    """How one kind of server is asked: a value without state.
+
+    Attributes:
+        model: name of the model for clients; empty if a server has only one.
+        path: base path of its JSON API, like /v1; empty if it speaks Triton's protocols.
+        drafts_by_request: a request can turn drafts off, so that a service has its own baseline.
+        greedy: fields of a `Request` that make its answer greedy.
+        listing: path of a GET that lists the models of a JSON API; empty without one.
+        tokenizer: the Triton model that tokenizes prompts for clients; empty without one.
+        whole_texts: each response has the whole text so far. The server may cut a stop string that
+            it has already sent in part, so the reader of a stream has to find its end.
+    """
+
+    model: str = ""
+    path: str = ""
+    drafts_by_request: bool = False
+    greedy: Mapping[str, Any] = MappingProxyType({})
+    listing: str = ""
+    tokenizer: str = ""
+    whole_texts: bool = False
+
+    @abstractmethod
+    def encode(self, request: Request, declared: Declaration) -> Call:
+        """The call that sends a request.
+
+        Raises:
+            BadRequestError: the model has no input for a value of the request.
+        """
+
+    @abstractmethod
+    def reader(self, request: Request) -> Reader:
+        """A new reader for the answer to a request."""
+
+    def takes(self, inputs: frozenset[str]) -> bool:
+        """Whether a model of Triton with these inputs is asked in this way."""
+        return False
+
+    def declaration(self, name: str, url: str, listed: Mapping[str, Any]) -> Declaration:
+        """What the server of a JSON API declares about a model.
+
+        Args:
+            name: of the model; empty for the only one.
+            url: of the API, for messages.
+            listed: the answer to `listing`.
+
+        Raises:
+            BadRequestError: the server has no such model.
+        """
+        return Declaration(frozenset(), frozenset(), streams=True, name=name)
+
+    def takes_draft_length(self, declared: Declaration) -> bool:
+        """Whether requests to this model select the number of draft tokens; 0 turns drafts off."""
+        return False
+
+    def counts_tokens(self, declared: Declaration) -> bool:
+        """Whether answers of this model can report the number of their tokens."""
+        return False
+
+    def streams_rounds(self, declared: Declaration) -> bool:
+        """Whether each response of this model's stream is one round of draft and target."""
+        return False
+
+    def ends_at_stop(self, declared: Declaration) -> bool:
+        """Whether the model ends its output before a stop string; others may go on behind it."""
+        return False
+
+    def shortens_limits(self, declared: Declaration) -> bool:
+        """Whether the model shortens a limit of tokens to the room that the prompt leaves."""
+        return False
+
+    def stop(self, declared: Declaration) -> TensorCall | None:
+        """The call that stops a request with the same id; None if the stream is cancelled."""
+        return None
+
+
+def refuse_chat(request: Request) -> None:
+    """Refuse a chat for a model that continues texts.
+
+    Raises:
+        BadRequestError: with the fix.
+    """
+    if request.chat:
+        raise BadRequestError(
+            f"model {request.model} takes text and no chat; leave out --chat, or give the URL "
+            "of an OpenAI endpoint"
+        )
