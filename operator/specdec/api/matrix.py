@@ -88,6 +88,7 @@ class Support:
         quantization, kv_cache_quantization: the lowest compute capability by number format.
         removed: number formats that newer GPUs do not support.
         images: the server image by version.
+        release_image: whether the server image is one of this release, for every version.
         front_images: by version, the server image of each front end that has one of its own.
         image_sources: by version, the public repository and branch that show the image's version.
         folders: folders of scripts and templates in an image; the first that exists is used.
@@ -115,6 +116,7 @@ class Support:
     kv_cache_quantization: Mapping[str, str]
     removed: RemovedFormats | None
     images: Mapping[str, str]
+    release_image: bool
     front_images: Mapping[str, Mapping[str, str]]
     image_sources: Mapping[str, str]
     folders: tuple[ImageFolders, ...]
@@ -165,6 +167,7 @@ def matrix() -> dict[Backend, Support]:
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
             removed=_removed(row.get("removedFormats")),
             images={v: entry["image"] for v, entry in row.get("images", {}).items()},
+            release_image=row.get("releaseImage", False),
             front_images={
                 v: entry.get("fronts", {}) for v, entry in row.get("images", {}).items()
             },

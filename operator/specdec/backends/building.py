@@ -50,7 +50,10 @@ def draft_length(model: SpeculativeModel, role: str, prebuilt: Checkpoint | None
     return max(built, (prebuilt.facts.get("maxDraftLen") if prebuilt else 0) or 0)
 
 
-def engine_of_plan(role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any]) -> Engine:
+def engine_of_plan(
+    role: str, plan: Mapping[str, Any], inputs: Mapping[str, Any], reads: int
+) -> Engine:
     """The engine of a plan. Its key is the digest of `inputs`, which determine all its bytes."""
     key = names.digest(dict(inputs))
-    return Engine(role, key, {**plan, "key": key, "output": f"{names.ENGINES}/{key}"})
+    output = {"key": key, "output": f"{names.ENGINES}/{key}"}
+    return Engine(role, key, {**plan, **output}, reads=reads)

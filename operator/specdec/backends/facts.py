@@ -44,13 +44,15 @@ class Checkpoint:
 class Engine:
     """An engine that exists or will be built: content key (hex), build plan, path on the volume.
 
-    A prebuilt engine is fetched, not built: `checkpoint` is the digest of its directory.
+    A prebuilt engine is fetched, not built: `checkpoint` is the digest of its directory. `reads`
+    are the bytes of the checkpoints that its build reads.
     """
 
     role: str
     key: str
     plan: Mapping[str, Any]
     checkpoint: str | None = None
+    reads: int = 0
 
     @property
     def path(self) -> str:

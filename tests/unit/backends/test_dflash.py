@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
-from specdec.backends.pytorch import BACKEND
+from specdec.backends.pytorch import memory
 from specdec.jobs import artifact_inspection
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import configuration
@@ -158,9 +159,9 @@ def test_draft_length_that_fits_is_named() -> None:
 
 def test_reuse_of_blocks_has_a_warning() -> None:
     cr = pytorch("DFlash", "1.3.0")
-    assert "kvCache.reuse false" in BACKEND.warnings(SpeculativeModel.parse(cr))[0]
+    assert "kvCache.reuse false" in backends.warnings(SpeculativeModel.parse(cr))[0]
     put(cr, "target.kvCache", {"reuse": False})
-    assert BACKEND.warnings(SpeculativeModel.parse(cr)) == ()
+    assert backends.warnings(SpeculativeModel.parse(cr)) == ()
 
 
 def need(batch: int = 8, tensor: int = 1, draft: Json | None = None) -> dict[str, Footprint]:
@@ -172,7 +173,7 @@ def need(batch: int = 8, tensor: int = 1, draft: Json | None = None) -> dict[str
         "target": Checkpoint("target", "a" * 64, "", 16_381_516_992, TARGET),
         "heads": Checkpoint("heads", "b" * 64, "", 2 << 30, {**DRAFT, **(draft or {})}),
     }
-    return dict(BACKEND.memory(SpeculativeModel.parse(cr), checkpoints))
+    return dict(memory.footprints(SpeculativeModel.parse(cr), checkpoints))
 
 
 def test_memory_of_a_draft_has_its_context_and_states_of_the_target() -> None:

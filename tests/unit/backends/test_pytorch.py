@@ -170,7 +170,7 @@ def test_the_overlap_scheduler_is_off_only_with_ngram() -> None:
 
 def test_each_instance_has_gpus_of_its_own() -> None:
     cr = put(put(pytorch("NGram"), "runtime.instances", 2), "target.parallelism.tensor", 2)
-    (server,) = BACKEND.ranks(SpeculativeModel.parse(cr)).servers
+    (server,) = BACKEND.servers(SpeculativeModel.parse(cr)).servers
     assert (server.gpus, server.launch.world_size) == (4, 1)
     text = files(cr)["tensorrt_llm/config.pbtxt"]
     assert '"0,1;2,3"' in text

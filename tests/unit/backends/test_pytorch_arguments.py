@@ -6,7 +6,7 @@ import pytest
 
 from specdec.api.matrix import support
 from specdec.backends.pytorch import arguments
-from specdec.backends.pytorch.configuration import PARAMETERS
+from specdec.backends.pytorch.configuration import ADAPTERS
 from unit.backends.pytorch_cases import configuration, problem, put, pytorch
 
 GIVEN = {
@@ -108,7 +108,7 @@ def test_values_of_the_type_are_accepted(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("version", support("PyTorch").versions)
 def test_no_name_is_set_by_a_field_too(version: str) -> None:
     for method in ("None", "DraftTarget", "NGram", "MTP"):
-        ours = set(configuration(pytorch(method, version))) | set(PARAMETERS)
+        ours = set(configuration(pytorch(method, version))) | {ADAPTERS}
         ours -= {"disable_overlap_scheduler", "return_perf_metrics"}
         assert not ours & set(arguments.known(version))
         for name in ours:

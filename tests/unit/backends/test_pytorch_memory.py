@@ -12,7 +12,7 @@ import pytest
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
-from specdec.backends.pytorch import BACKEND
+from specdec.backends.pytorch import memory
 from specdec.jobs import configuration_facts
 from unit.backends.pytorch_cases import put, pytorch
 from unit.mixtures import QWEN3_MOE
@@ -49,7 +49,7 @@ def resource(tensor: int, *, attention_data: bool) -> SpeculativeModel:
 
 def need(target: Checkpoint, tensor: int, *, attention_data: bool) -> Footprint:
     model = resource(tensor, attention_data=attention_data)
-    return BACKEND.memory(model, {"target": target})["target"]
+    return memory.footprints(model, {"target": target})["target"]
 
 
 def test_attention_data_parallelism_divides_routed_experts_alone() -> None:
@@ -100,5 +100,5 @@ def test_mixture_of_unknown_experts_is_not_planned_with_attention_data_paralleli
     target = mixture(expertParameters=parameters)
     model = resource(4, attention_data=True)
 
-    assert BACKEND.memory(model, {"target": target}) == {}
-    assert "target" in BACKEND.memory(resource(4, attention_data=False), {"target": target})
+    assert memory.footprints(model, {"target": target}) == {}
+    assert "target" in memory.footprints(resource(4, attention_data=False), {"target": target})

@@ -8,7 +8,7 @@ import yaml
 from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
-from specdec.backends.pytorch import BACKEND
+from specdec.backends.pytorch import memory
 from specdec.pipeline.validation import compatibility
 from support.simulated_cluster import FACTS, World
 from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
@@ -169,9 +169,9 @@ def test_bad_input_is_one_sentence(
     ],
 )
 def test_pools_of_texts_are_reported(method: str, version: str, path: str, text: str) -> None:
-    assert BACKEND.warnings(SpeculativeModel.parse(pytorch(method, version))) == ()
+    assert backends.warnings(SpeculativeModel.parse(pytorch(method, version))) == ()
     cr = put(pytorch(method, version), path, True)
-    (warning,) = BACKEND.warnings(SpeculativeModel.parse(cr))
+    (warning,) = backends.warnings(SpeculativeModel.parse(cr))
     assert text in warning
     world = World(cr)
     world.step()
@@ -182,7 +182,7 @@ def test_adapters_with_speculation_are_reported() -> None:
     parameters = {"enable_lora": "true"}
     for method, count in (("NGram", 1), ("None", 0)):
         cr = put(pytorch(method), "runtime.parameters", parameters)
-        assert len(BACKEND.warnings(SpeculativeModel.parse(cr))) == count
+        assert len(backends.warnings(SpeculativeModel.parse(cr))) == count
 
 
 def codes(cr: Json, facts: dict[str, Json]) -> list[str]:
@@ -252,7 +252,7 @@ def test_memory_of_a_draft_is_on_the_gpus_of_the_target() -> None:
             role: Checkpoint(role, ROLES[role], "", 8_000_000, {**FACTS, **facts})
             for role in model.sources
         }
-        return BACKEND.memory(model, checkpoints)
+        return memory.footprints(model, checkpoints)
 
     alone, both = need("NGram", "1.2.1"), need("PARD", "1.3.0")
     assert both["target"].kv_per_token == 2 * alone["target"].kv_per_token

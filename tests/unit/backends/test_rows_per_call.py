@@ -10,7 +10,7 @@ from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.backends.methods.draft_target import rows_fit
 from support.simulated_cluster import IMAGES
-from unit.pipeline.tensorrt import Json, facts, parameters, put, tensorrt
+from unit.pipeline.tensorrt import Json, built, facts, parameters, put, tensorrt
 
 DRAFT = "speculation.draftTarget"
 BLS = "tensorrt_llm_bls"
@@ -44,8 +44,7 @@ def test_rows_per_call_depend_on_the_backend_unless_set(
     model = SpeculativeModel.parse(patched)
     backend = backends.of(model)
     given = facts(model)
-    engines = {engine.role: engine for engine in backend.engines(model, given)}
-    files = backend.repository(model, replace(given, engines=engines))
+    files = backend.repository(model, replace(given, engines=built(model, given)))
 
     assert parameters(files, BLS)["rows_per_call"] == str(rows)
     for engine in ("tensorrt_llm", "tensorrt_llm_draft"):

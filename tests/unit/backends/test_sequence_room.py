@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends import of
 from specdec.backends.facts import Checkpoint, Engine
 from specdec.backends.tensorrt.memory import footprints
 from support.simulated_cluster import resource, source
-from unit.pipeline.tensorrt import BLOCKS, engines, facts, parameters, plans, put, tensorrt
+from unit.pipeline.tensorrt import BLOCKS, built, engines, facts, parameters, plans, put, tensorrt
 
 LIMIT = 512
 # Draft tokens of a step: maxDraftTokens; nodes of a tree; beams x length; Lookahead's 7, 7, 7.
@@ -61,7 +60,7 @@ def test_the_room_follows_from_the_sizes_of_lookahead(
 
 def reference(method: str) -> dict[str, Engine]:
     model = SpeculativeModel.parse(resource(speculation={"method": method, **BLOCKS[method]}))
-    return {engine.role: engine for engine in of(model).engines(model, facts(model))}
+    return built(model, facts(model))
 
 
 @pytest.mark.parametrize("method", ["DraftTarget", "Lookahead"])

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from specdec import backends
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
-from specdec.backends.tensorrt import BACKEND
 from support.simulated_cluster import FACTS, IMAGES, source
 from unit.pipeline.tensorrt import engines, facts, parameters, plans, put, tensorrt
 
@@ -75,7 +75,8 @@ def test_engines_of_every_release_are_built_for_logits_where_they_are_compared(
 
 @pytest.mark.parametrize("version", support("TensorRT").versions)
 def test_every_version_has_an_image_and_its_conversion_scripts(version: str) -> None:
-    assert "-trtllm-python-py3" in BACKEND.default_image(IMAGES, version, "Triton")
+    model = SpeculativeModel.parse(tensorrt(version=version))
+    assert "-trtllm-python-py3" in backends.default_image(model, IMAGES, version)
     assert engines(tensorrt(version=version))["target"].plan["examples"] == [
         "/app/examples",
         "/app/tensorrt_llm/examples",

@@ -11,6 +11,7 @@ from specdec.api.matrix import at_least, support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from unit.build.image import FOLDERS, Image
+from unit.pipeline.tensorrt import built
 
 SAMPLES = sorted((Path(__file__).parents[3] / "manifests/samples").glob("tensorrt-*.yaml"))
 TENSORRT = support("TensorRT")
@@ -52,7 +53,7 @@ def test_every_sample_builds_as_planned(path: Path, version: str, tmp_path: Path
     if not at_least(version, TENSORRT.methods[model.spec.speculation.method]):
         pytest.skip("the release has no such method")
     facts = Facts(version=version, image="image", checkpoints=checkpoints(model))
-    engines = {engine.role: engine for engine in backends.of(model).engines(model, facts)}
+    engines = built(model, facts)
     length = backends.method(model).max_draft_len(model)
     for role, spec in model.models.items():
         image = Image(tmp_path / role, version, checked=True)

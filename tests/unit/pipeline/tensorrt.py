@@ -52,8 +52,7 @@ def facts(model: SpeculativeModel, **known: Any) -> Facts:
     """Return the facts that the stages before `engines` return."""
     version = validation.version(model)
     runtime = model.spec.runtime
-    own = backends.of(model)
-    image = runtime.image or own.default_image(IMAGES, version, runtime.frontend)
+    image = runtime.image or backends.default_image(model, IMAGES, version)
     checkpoints = {
         role: Checkpoint(role, letter * 64, "", 0, FACTS)
         for role, letter in zip(model.sources, "abcde", strict=False)
@@ -64,15 +63,21 @@ def facts(model: SpeculativeModel, **known: Any) -> Facts:
 def engines(cr: Json, **known: Any) -> dict[str, Engine]:
     """Return the engine of each model by role."""
     model = SpeculativeModel.parse(cr)
-    given = facts(model, **known)
-    return {engine.role: engine for engine in BACKEND.engines(model, given)}
+    return built(model, facts(model, **known))
+
+
+def built(model: SpeculativeModel, given: Facts) -> dict[str, Engine]:
+    """Return the engines of a resource of any backend that builds some, by role."""
+    builder = backends.of(model).builder
+    assert builder is not None
+    return {engine.role: engine for engine in builder.engines(model, given)}
 
 
 def plans(cr: Json, **known: Any) -> dict[str, RepositoryPlan]:
     """Return the repository plan of each server by folder."""
     model = SpeculativeModel.parse(cr)
     given = facts(model, engines=engines(cr), **known)
-    return repository.plans(model, given, BACKEND.ranks(model), full_calls=False)
+    return repository.plans(model, given, BACKEND.servers(model), full_calls=False)
 
 
 def parameters(

@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import override
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends import reference
 from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.reference import Reference
+from specdec.backends.reference.builder import ReferenceBuilder
 from specdec.backends.tensorrt.needs import needs
 from specdec.desired import engine as desired
 from specdec.desired.engine import Needs
@@ -126,8 +126,8 @@ def test_unschedulable_build_names_the_gpu_product(text: str, advice: str) -> No
     assert ("free" in condition["message"]) == ("free" in advice)
 
 
-class Prebuilt(Reference):
-    """The Reference backend with a fetched engine instead of a build."""
+class Prebuilt(ReferenceBuilder):
+    """The Reference backend's builder with a fetched engine instead of a build."""
 
     @override
     def engine(self, model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> Engine:
@@ -135,7 +135,7 @@ class Prebuilt(Reference):
 
 
 def test_a_prebuilt_engine_gets_no_job() -> None:
-    with patch.object(reference, "BACKEND", Prebuilt()):
+    with patch.object(Reference, "builder", Prebuilt()):
         world = building()
     (entry,) = world.cr["status"]["engines"]
     assert world.named("engine") == []
@@ -177,7 +177,7 @@ def test_a_conversion_on_the_cpu_takes_the_gpus_that_it_serves_on() -> None:
     for ids in ((), (0,)):
         target = resource()["spec"]["target"] | {"gpu": {"deviceIds": list(ids)}}
         model = SpeculativeModel.parse(resource(target=target))
-        needed = reference.BACKEND.needs(model, Engine("target", "k", {}), Facts())
+        needed = ReferenceBuilder().needs(model, Engine("target", "k", {}))
         assert needed == Needs(len(ids))
 
 

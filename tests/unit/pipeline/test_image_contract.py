@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from specdec.backends.tensorrt import BACKEND
+from specdec.backends.tensorrt import image
 from support.simulated_cluster import World, fetched
-from unit.pipeline.tensorrt import Json, engines, facts, put, tensorrt
+from unit.pipeline.tensorrt import Json, built, engines, facts, put, tensorrt
 from unit.status_schema import refusals
 
 OLDER = {"minTokens": "min_length", "seed": "random_seed"}
@@ -160,22 +160,22 @@ def test_what_the_job_expects_depends_on_the_release_alone() -> None:
         world.settle()
         for job in world.named("engine"):
             expected = world.config_maps[job]["data"]["image.json"]
-            assert json.loads(expected) == BACKEND.image("0.19.0")
+            assert json.loads(expected) == image.expectations("0.19.0")
             command = world.jobs[job]["spec"]["template"]["spec"]["containers"][0]["command"]
             assert command[-2:] == ["--image", "/specdec/build/image.json"]
 
 
 def test_the_image_check_is_no_part_of_an_engine_key(monkeypatch: pytest.MonkeyPatch) -> None:
     from specdec.api.model import SpeculativeModel
-    from specdec.backends.tensorrt import TensorRT
+    from specdec.backends.tensorrt.builder import TensorRTBuilder as Builder
 
     model = SpeculativeModel.parse(tensorrt("None"))
 
     def key() -> str:
-        return BACKEND.engines(model, facts(model))[0].key
+        return built(model, facts(model))["target"].key
 
-    first, scripts = key(), dict(BACKEND.scripts())
-    monkeypatch.setattr(TensorRT, "scripts", lambda self: {**scripts, "image_check.py": "#"})
+    first, scripts = key(), dict(Builder().scripts)
+    monkeypatch.setattr(Builder, "scripts", {**scripts, "image_check.py": "#"})
     assert key() == first
-    monkeypatch.setattr(TensorRT, "scripts", lambda self: {**scripts, "tensorrt_run.py": "#"})
+    monkeypatch.setattr(Builder, "scripts", {**scripts, "tensorrt_run.py": "#"})
     assert key() != first

@@ -191,7 +191,10 @@ def test_open_limits_keep_within_the_context_length_of_the_checkpoint(product: s
     [
         ({"maxSeqLen": 900}, "limits.maxInputLen of the target is 1024 and maxSeqLen 900, so"),
         ({"maxInputLen": 3000}, "limits.maxInputLen of the target is 3000 and maxSeqLen 2048"),
-        ({"maxNumTokens": 4}, "limits.maxNumTokens of the target is 4, below maxBatchSize 8: "),
+        (
+            {"maxInputLen": 4, "maxNumTokens": 4},
+            "limits.maxNumTokens of the target is 4, below maxBatchSize 8: ",
+        ),
     ],
 )
 def test_limit_that_contradicts_the_default_of_an_engine_is_refused(

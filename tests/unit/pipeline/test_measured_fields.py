@@ -41,12 +41,14 @@ OTHER_POD_FIELDS = {
     "serving.sidecars",
     "metadata.serverPods",
 }
-BASES = ("SingleServer", "TwoServers", "PyTorch", "Reference", "Lookahead")
+BASES = ("SingleServer", "TwoServers", "PyTorch", "Reference", "Lookahead", "FP8")
 # Values that no base accepts: they need other fields too, or nothing is measured with them. The
 # simulated cluster has no checkpoints with heads.
 NOWHERE = {
     *(path for path in FIELDS if re.match(r"speculation\.(eagle|medusa|reDrafter)\.", path)),
     "serving.nodesPerReplica",
+    # Its rounds reuse blocks, which only paged context attention can read.
+    "speculation.draftTarget.draft.engine.pagedContextFmha",
     "speculation.draftTarget.fastLogits",
     "storage.existingClaim",
     "suspend",
@@ -61,8 +63,12 @@ def base(topology: str) -> Json:
     if topology == "Reference":
         return resource(benchmark=measuring)
     if topology == "Lookahead":
-        return tensorrt(topology, benchmark=other)
+        return put(tensorrt(topology, benchmark=other), "target.kvCache.reuse", False)
     cr = tensorrt(benchmark=measuring)
+    if topology == "FP8":
+        formats = {"method": "FP8", "kvCache": "FP8"}
+        put(cr, "target.quantization", formats)
+        put(cr, "speculation.draftTarget.draft.quantization", dict(formats))
     if topology == "TwoServers":
         put(cr, "speculation.draftTarget.topology", topology)
         put(cr, "speculation.draftTarget.placement", "Dedicated")

@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec import backends
 from specdec.api import conditions, names
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CommonReason
 from specdec.backends.facts import Checkpoint, Facts
 from support.simulated_cluster import IMAGES, World, fetched, limits, resource
+from unit.pipeline.tensorrt import built
 
 EVENTS = st.lists(
     st.sampled_from(["bind", "finish", "fail", "serve", "suspend", "resume", "tokens", "length"]),
@@ -111,8 +111,7 @@ def key(cr: dict[str, Any], role: str = "target", digest: str = "a" * 64) -> str
     model = SpeculativeModel.parse(cr)
     checkpoints = {name: Checkpoint(name, digest, "", 0, {}) for name in model.sources}
     facts = Facts(version="0.19.0", image=IMAGES.reference, checkpoints=checkpoints)
-    keys = {engine.role: engine.key for engine in backends.of(model).engines(model, facts)}
-    return keys[role]
+    return built(model, facts)[role].key
 
 
 @given(

@@ -20,11 +20,7 @@ from specdec.backends.reference import Reference
 class Toy(Reference):
     """Serves checkpoints as they are."""
 
-    def default_image(self, images, version, frontend):
-        return f"toy:{version}"
-
-    def engines(self, model, facts):
-        return ()
+    builder = None
 
     def repository(self, model, facts):
         engines = {
@@ -50,6 +46,7 @@ ROW = """  Toy:
     served: true
     fronts: {Triton: bls}
     gpus: false
+    images: {"0.19.0": {image: "toy:0.19.0", source: a test}}
     versions: ["0.19.0"]
     methods: {"None": "0.19.0", "DraftTarget": "0.19.0"}
     dtypes: [Auto]

@@ -52,4 +52,4 @@ def test_the_schema_takes_the_same_names() -> None:
     rule = text[text.index("self.all(k, k in [") :]
     known = set(re.findall(r"'(\w+)'", rule[: rule.index("])")]))
     engines = {name for version in contract.versions() for name in options.free(version)}
-    assert known == engines | set(configuration.PARAMETERS)
+    assert known == engines | {configuration.ADAPTERS}

@@ -18,7 +18,6 @@ _MIB = 1 << 20
 _CANCELLATION_MS = 100
 # Names of spec.runtime.parameters: each is an argument of the LLM API.
 ADAPTERS = "enable_lora"
-PARAMETERS = (ADAPTERS,)
 _SWITCHES = {"true": True, "false": False}
 
 

@@ -26,7 +26,7 @@ def accept(context: Context) -> Outcome:
         refused = Condition(Type.ACCEPTED, "False", problem.reason, problem.message)
         return Outcome((refused,), context.facts, proceed=False)
     runtime, version = model.spec.runtime, validation.version(model)
-    image = runtime.image or backends.of(model).default_image(images, version, runtime.frontend)
+    image = runtime.image or backends.default_image(model, images, version)
     reason = (
         AcceptedReason.BELOW_FIX_LEVEL
         if _vulnerable_release(model, image)
@@ -51,7 +51,7 @@ def accept(context: Context) -> Outcome:
 def _message(model: SpeculativeModel, version: str, image: str) -> str:
     backend, method = model.spec.runtime.backend, model.spec.speculation.method
     message = f"{backend} {version} serves method {method} with image {image}"
-    message += "".join(f"; warning: {text}" for text in backends.of(model).warnings(model))
+    message += "".join(f"; warning: {text}" for text in backends.warnings(model))
     return message + _faults_warning(model, image)
 
 
@@ -100,7 +100,7 @@ def _vulnerable_release(model: SpeculativeModel, image: str) -> tuple[str, str] 
 
 def _servers(model: SpeculativeModel) -> dict[str, Any]:
     """Devices, ranks and launch for `status.plan`; with two servers, the launch of the first."""
-    ranks = backends.of(model).ranks(model)
+    ranks = backends.of(model).servers(model)
     first, product, draft = ranks.servers[0], model.spec.gpu.product, model.gpu("draft").product
     participants = {role: list(ids) for role, ids in first.participant_ids.items()}
     return {

@@ -12,6 +12,7 @@ from specdec.api.cause import Cause
 from specdec.api.conditions import BLOCKED, FAILED, Condition, Type
 from specdec.api.reasons import CommonReason, EngineReason, ReadyReason
 from specdec.backends.facts import Engine
+from specdec.backends.protocol import EngineBuilder
 from specdec.desired import engine as desired
 from specdec.pipeline import job, live_job
 from specdec.pipeline.job import Done, Pending, Task
@@ -42,14 +43,9 @@ class _Build:
 def engines(context: Context) -> Outcome:
     """Build every engine of the resource; the chain goes on when all are on the volume."""
     model = context.model
-    desired_engines = backends.of(model).engines(model, context.facts)
     loss = volume_recovery.loss(context, EngineReason.ENGINE_MISSING, EngineReason.ENGINE_DAMAGED)
-    builds = [
-        _lost(context, engine, loss)
-        if loss and loss.concerns(engine.role)
-        else _build(context, engine)
-        for engine in desired_engines
-    ]
+    builds = _builds(context, loss)
+    desired_engines = [build.engine for build in builds]
     current = {build.job for build in builds}
     outdated = [
         job.ref(name)
@@ -85,6 +81,19 @@ def engines(context: Context) -> Outcome:
     )
 
 
+def _builds(context: Context, loss: volume_recovery.Loss | None) -> list[_Build]:
+    """The engines of the resource; none if the backend serves checkpoints as they are."""
+    builder = backends.of(context.model).builder
+    if builder is None:
+        return []
+    return [
+        _lost(context, engine, loss)
+        if loss and loss.concerns(engine.role)
+        else _build(context, engine, builder)
+        for engine in builder.engines(context.model, context.facts)
+    ]
+
+
 def _lost(context: Context, engine: Engine, loss: volume_recovery.Loss) -> _Build:
     """Forget the lost engine; the next reconcile builds or fetches it again."""
     cause = Cause(loss.cause.reason, f"{engine.role}: {loss.cause.message}")
@@ -96,10 +105,10 @@ def _lost(context: Context, engine: Engine, loss: volume_recovery.Loss) -> _Buil
     return _Build(engine, name, Pending(cause, delete=(job.ref(name),) if finished else ()))
 
 
-def _build(context: Context, engine: Engine) -> _Build:
+def _build(context: Context, engine: Engine, builder: EngineBuilder) -> _Build:
     if engine.checkpoint is not None:
         return _Build(engine, None)
-    task = _task(context, engine)
+    task = _task(context, engine, builder)
     name = task.job["metadata"]["name"]
     step = job.advance(context, task)
     if isinstance(step, Done):
@@ -112,18 +121,16 @@ def _build(context: Context, engine: Engine) -> _Build:
     return _Build(engine, name, replace(step, cause=cause), progress)
 
 
-def _task(context: Context, engine: Engine) -> Task[Built]:
+def _task(context: Context, engine: Engine, builder: EngineBuilder) -> Task[Built]:
     model, volume, role = context.model, context.facts.volume, engine.role
-    backend = backends.of(model)
-    needs = backend.needs(model, engine, context.facts)
-    image = backend.image(context.facts.version)
+    image = builder.image_check and builder.image_check(context.facts.version)
     manifest = job.with_spec_hash(
         desired.job(
             model,
             engine.plan,
             volume,
             context.facts.image,
-            needs,
+            builder.needs(model, engine),
             context.images.operator,
             checked=image is not None,
         )
@@ -139,7 +146,7 @@ def _task(context: Context, engine: Engine) -> Task[Built]:
         purpose=f"to build the engine of the {role}",
         suspended="the engine is not built while spec.suspend is true",
         remembered=remembered,
-        inputs=(desired.config_map(model, engine.plan, volume, backend.scripts(), image),),
+        inputs=(desired.config_map(model, engine.plan, volume, builder.scripts, image),),
         membership=desired.joined(model, engine.key, volume),
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 from specdec import backends
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.gpus import gpu
-from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import GpuClass
 from specdec.api.reasons import MemoryReason, Reason
@@ -30,22 +29,22 @@ def memory(context: Context) -> Outcome:
     """
     outcome = _planned(context)
     model = outcome.model or context.model
-    roles = backends.of(model).ranks(model).devices
+    roles = backends.of(model).servers(model).devices
     limits = {role: model.models[role].limits.model_dump(by_alias=True) for role in roles}
     return replace(outcome, status={"plan": {**outcome.status.get("plan", {}), "limits": limits}})
 
 
 def _planned(context: Context) -> Outcome:
     model = context.model
-    if not support(model.spec.runtime.backend).on_gpus:
+    backend = backends.of(model)
+    if backend.memory is None:
         return _outcome(
             context, "True", MemoryReason.NOT_NEEDED, "the backend serves from the host's memory"
         )
     totals = {role: _total(model.gpu(role)) for role in model.models}
     known = {role: total for role, total in totals.items() if total is not None}
-    backend = backends.of(model)
-    ranks = backend.ranks(model)
-    model = backend.sized(model, context.facts.checkpoints, known.get("target", 0))
+    ranks = backend.servers(model)
+    model = backends.sized(model, context.facts.checkpoints, known.get("target", 0))
     if unknown := next((role for role in totals if role not in known), None):
         message = _unknown_gpu(model, unknown)
         outcome = _outcome(context, "Unknown", MemoryReason.UNKNOWN_GPU, message)
@@ -71,8 +70,10 @@ def replan(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> Me
     if known.keys() < totals.keys():
         return None
     backend = backends.of(model)
-    model = backend.sized(model, checkpoints, known["target"])
-    needs, ranks = backend.memory(model, checkpoints), backend.ranks(model)
+    if backend.memory is None:
+        return None
+    model = backends.sized(model, checkpoints, known["target"])
+    needs, ranks = backend.memory(model, checkpoints), backend.servers(model)
     if not ranks.devices.keys() <= needs.keys():
         return None
     planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)

@@ -176,7 +176,7 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     longest sequence need positions of their own, although no answer keeps these drafts.
     """
     known = {role: Checkpoint(role, "", "", 0, each) for role, each in facts.items()}
-    for role, spec in backends.of(model).sized(model, known, 0).models.items():
+    for role, spec in backends.sized(model, known, 0).models.items():
         positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
         if not isinstance(positions, int):
             continue

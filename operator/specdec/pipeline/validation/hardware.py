@@ -52,7 +52,7 @@ def claims(model: SpeculativeModel, _: Images) -> Cause | None:
 def ranks(model: SpeculativeModel, _: Images) -> Cause | None:
     """A server can be started on the devices and ranks of the spec."""
     try:
-        backends.of(model).ranks(model)
+        backends.of(model).servers(model)
     except RankError as error:
         return Cause(AcceptedReason.INVALID_DEVICES, str(error))
     return None

@@ -71,7 +71,7 @@ def method(model: SpeculativeModel, _: Images) -> Cause | None:
 def image(model: SpeculativeModel, images: Images) -> Cause | None:
     """The spec or the release names a server image."""
     runtime = model.spec.runtime
-    default = backends.of(model).default_image(images, version(model), runtime.frontend)
+    default = backends.default_image(model, images, version(model))
     if runtime.image or default:
         return None
     return Cause(
@@ -99,7 +99,7 @@ def limits(model: SpeculativeModel, _: Images) -> Cause | None:
 
     The definition compares only limits that are set.
     """
-    effective = backends.of(model).sized(model, {}, 0)
+    effective = backends.sized(model, {}, 0)
     for role, spec in effective.models.items():
         own = spec.limits
         if own.max_input_len >= own.max_seq_len:
