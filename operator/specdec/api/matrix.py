@@ -23,8 +23,6 @@ def _data() -> Any:
 
 
 if TYPE_CHECKING:
-    # The fetch Job reads this table and needs no model.
-    from specdec.api.methods.block import Control
 
     class Backend(StrEnum):
         """What serves the models: a row of `support.yaml`, and a package of `backends`."""
@@ -100,7 +98,7 @@ class Support:
         deprecation_link: the link to the announcement of the deprecation.
         replacements: for each method, the method to use in the backend that replaces this backend.
         instead: what serves in place of a method that the backend does not serve, by method.
-        control: who runs the speculation loop, if it is the same for all methods.
+        one_server: whether every model of a service runs in the target's server.
     """
 
     served: bool
@@ -127,7 +125,7 @@ class Support:
     deprecation: str
     deprecation_link: str
     replacements: Mapping[str, str]
-    control: Control | None
+    one_server: bool
     instead: Mapping[str, str]
 
     def serves(self, method: str, version: str) -> bool:
@@ -135,7 +133,7 @@ class Support:
         first = self.methods.get(method)
         return first is not None and at_least(version, first)
 
-    def front(self, frontend: str) -> str:
+    def front(self, frontend: str = _TRITON) -> str:
         """The kind of server; that of Triton if the backend lacks the given front end."""
         return self.fronts.get(frontend, self.fronts[_TRITON])
 
@@ -180,7 +178,7 @@ def matrix() -> dict[Backend, Support]:
             deprecation=row.get("deprecation", ""),
             deprecation_link=row.get("deprecationLink", ""),
             replacements=row.get("replacements", {}),
-            control=row.get("control"),
+            one_server=row.get("oneServer", False),
             instead=row.get("instead", {}),
         )
         for name, row in data["backends"].items()

@@ -12,9 +12,8 @@ from pydantic import Field, ValidationError
 from specdec.api.children import ChildMetadata
 from specdec.api.condition_types import Type
 from specdec.api.jobs import Build, Jobs
-from specdec.api.matrix import Backend, support
+from specdec.api.matrix import Backend
 from specdec.api.measurement import Benchmark, Verification
-from specdec.api.methods.block import Control
 from specdec.api.model_spec import (
     Devices,
     GpuClass,
@@ -203,11 +202,6 @@ class SpeculativeModel(Value):
         serving = 0 if self.spec.suspend else self.spec.serving.replicas
         own = self.own_replicas(role)
         return serving if own is None or serving == 0 else own
-
-    @property
-    def control(self) -> Control:
-        """Who runs the speculation loop, by the backend's rule, or else by the method."""
-        return support(self.spec.runtime.backend).control or self.spec.speculation.block.control
 
     @property
     def sources(self) -> dict[str, Source]:

@@ -204,7 +204,9 @@ def _metrics(model: SpeculativeModel, version: str) -> str | None:
 
 def _compares(model: SpeculativeModel) -> bool:
     """Whether answers of the target alone come from the same service."""
-    return servers.of(model).requests.drafts_by_request and model.control != "Engine"
+    return (
+        servers.of(model).requests.drafts_by_request and not model.spec.speculation.block.in_engine
+    )
 
 
 def _client_loop(model: SpeculativeModel) -> bool:

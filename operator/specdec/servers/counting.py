@@ -4,6 +4,11 @@ from collections.abc import Mapping
 
 from specdec.servers.totals import Load, SourceTotals, SpeculationTotals
 
+# Of every server of the LLM API.
+LLM_API_UNCOUNTED = (
+    "the server counts draft tokens in its metrics from TensorRT-LLM 1.3 on, and these can be "
+    "read only if spec.serving.replicas is 1"
+)
 _SOURCES = ("model", "lookup", "memory")
 
 
@@ -18,6 +23,7 @@ class Counters:
         settles_seconds: how long after an answer the metrics may still grow by it.
         engine: the Triton model whose stream has a response for each step. Its steps show the
             drafts that neither answers nor metrics count. Empty without one.
+        uncounted: why an answer may have no counts, with the resolution; a part of a sentence.
     """
 
     drafts: tuple[tuple[str, str], ...] = ()
@@ -26,6 +32,7 @@ class Counters:
     by_source: tuple[str, str] | None = None
     settles_seconds: float = 0.0
     engine: str = ""
+    uncounted: str = "the server counts no draft tokens"
 
     @property
     def metrics(self) -> bool:

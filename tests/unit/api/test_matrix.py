@@ -21,7 +21,7 @@ def test_the_document_is_up_to_date() -> None:
 def test_a_served_backend_has_all_it_needs(backend: Backend) -> None:
     row = support(backend)
     assert row.default_version in row.versions
-    layouts = row.versions if row.control else contract.versions()
+    layouts = row.versions if row.one_server else contract.versions()
     assert set(row.versions) <= set(layouts)
     assert set(row.methods) <= set(Method)
     assert set(row.methods.values()) <= set(row.versions)

@@ -9,17 +9,17 @@ DRAFT = {"draft": {"source": {"pvc": {"claimName": "models", "path": "draft"}}, 
 
 
 @pytest.mark.parametrize(
-    ("spec", "control"),
+    ("spec", "in_engine"),
     [
-        ({"method": "NGram"}, "Bls"),
-        ({"method": "NGram", "nGram": {"minMatch": 3}}, "Bls"),
-        ({"method": "Lookahead"}, "Engine"),
-        ({"method": "Eagle"}, "Engine"),
-        ({"method": "None"}, "Engine"),
+        ({"method": "NGram"}, False),
+        ({"method": "NGram", "nGram": {"minMatch": 3}}, False),
+        ({"method": "Lookahead"}, True),
+        ({"method": "Eagle"}, True),
+        ({"method": "None"}, True),
     ],
 )
-def test_method_without_a_block_has_its_defaults(spec: dict[str, object], control: str) -> None:
-    assert Speculation.model_validate(spec).block.control == control
+def test_method_without_a_block_has_its_defaults(spec: dict[str, object], in_engine: bool) -> None:
+    assert Speculation.model_validate(spec).block.in_engine is in_engine
 
 
 @pytest.mark.parametrize(

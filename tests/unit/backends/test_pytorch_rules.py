@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from specdec import backends
+from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.pytorch import memory
@@ -277,4 +278,4 @@ def test_nothing_is_built_and_the_server_answers_with_text() -> None:
 def test_the_method_is_that_of_the_backend() -> None:
     model = SpeculativeModel.parse(pytorch("DraftTarget"))
     assert not backends.method(model).resends_sequence
-    assert model.control == "LlmApi"
+    assert names.servers(model) == ("target",)

@@ -1,16 +1,11 @@
 """The interface of a method's block in the spec, and its defaults."""
 
-from typing import Literal
-
 from specdec.api.model_spec import ModelSpec, OwnServer
 from specdec.api.source import Source
 from specdec.api.value import Value
 
 # A tree of draft tokens as paths from its root; each step is the rank among the candidates.
 Choices = tuple[tuple[int, ...], ...]
-# Who runs the speculation loop: the target's engine, the BLS, a loop in the client, or the server
-# of the LLM API, whose clients see only text.
-Control = Literal["Engine", "Bls", "Loop", "LlmApi"]
 
 
 class Block(Value):
@@ -47,9 +42,14 @@ class Block(Value):
         return False
 
     @property
-    def control(self) -> Control:
-        """Who runs the speculation loop."""
-        return "Engine"
+    def in_engine(self) -> bool:
+        """Whether the target's engine drafts, so that no request can turn drafts off."""
+        return True
+
+    @property
+    def separate_servers(self) -> bool:
+        """Whether each model has a server of its own, and clients run the draft/target loop."""
+        return False
 
     @property
     def compares_logits(self) -> bool:

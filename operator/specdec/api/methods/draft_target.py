@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from typing_extensions import override
 
-from specdec.api.methods.block import Block, Control
+from specdec.api.methods.block import Block
 from specdec.api.model_spec import ModelSpec, OwnServer
 from specdec.api.value import Value
 
@@ -92,9 +92,15 @@ class DraftTarget(Block):
 
     @property
     @override
-    def control(self) -> Control:
-        """The BLS if there is one server, the client if there are two."""
-        return "Loop" if self.topology is Topology.TWO_SERVERS else "Bls"
+    def in_engine(self) -> bool:
+        """False: the BLS drafts, or the client if there are two servers."""
+        return False
+
+    @property
+    @override
+    def separate_servers(self) -> bool:
+        """By `topology`."""
+        return self.topology is Topology.TWO_SERVERS
 
     @property
     @override

@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from specdec.api.methods.block import Block, Control
+from specdec.api.methods.block import Block
 
 
 class NGram(Block):
@@ -31,9 +31,9 @@ class NGram(Block):
 
     @property
     @override
-    def control(self) -> Control:
-        """The BLS; on backend PyTorch the server of the LLM API."""
-        return "Bls"
+    def in_engine(self) -> bool:
+        """False: the BLS drafts."""
+        return False
 
     @property
     @override

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from specdec import servers
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import VerificationReason
@@ -57,17 +58,10 @@ def _active(model: SpeculativeModel, result: Entry) -> Condition:
 
 
 def _uncounted(model: SpeculativeModel) -> str:
-    if model.control == "Engine":
+    counters = servers.of(model).counters
+    if counters.engine and model.spec.speculation.block.in_engine:
         return "they are not streamed; set spec.serving.streaming to true to count steps"
-    if model.control == "LlmApi":
-        return (
-            "the server counts draft tokens in its metrics from TensorRT-LLM 1.3 on, and these "
-            "can be read only if spec.serving.replicas is 1"
-        )
-    return (
-        "this spec.runtime.version reports none, and the server's counters can be read only if "
-        "the Service has one pod; set the version to 0.19.0 or later"
-    )
+    return counters.uncounted
 
 
 def _counts(result: Entry) -> str:

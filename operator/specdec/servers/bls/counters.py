@@ -23,6 +23,10 @@ class BlsCounters(Counters):
         "specdec_accepted_tokens_by_source_total",
     )
     engine = TARGET
+    uncounted = (
+        "this spec.runtime.version reports none, and the server's counters can be read only if "
+        "the Service has one pod; set the version to 0.19.0 or later"
+    )
 
     @override
     def in_answers(self, version: str) -> bool:

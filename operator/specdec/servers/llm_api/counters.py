@@ -3,12 +3,14 @@
 from typing_extensions import override
 
 from specdec.servers import triton_load
-from specdec.servers.counting import Counters
+from specdec.servers.counting import LLM_API_UNCOUNTED, Counters
 from specdec.servers.totals import Load
 
 
 class LlmApiCounters(Counters):
     """The model reports no other counts; Triton knows the requests in its queue."""
+
+    uncounted = LLM_API_UNCOUNTED
 
     @override
     def in_answers(self, version: str) -> bool:

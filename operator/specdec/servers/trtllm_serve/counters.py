@@ -4,7 +4,7 @@ import re
 
 from typing_extensions import override
 
-from specdec.servers.counting import Counters
+from specdec.servers.counting import LLM_API_UNCOUNTED, Counters
 from specdec.servers.totals import Load
 
 _RUNNING, _WAITING = "trtllm_num_requests_running", "trtllm_num_requests_waiting"
@@ -24,6 +24,7 @@ class TrtllmServeCounters(Counters):
     )
     generated = "trtllm_generation_tokens_total"
     settles_seconds = 10.0
+    uncounted = LLM_API_UNCOUNTED
 
     @override
     def load(self, page: str, model: str, in_flight: int) -> Load:

@@ -182,7 +182,7 @@ def _reason(row: _Row, request: Request, gpus: Gpus | None) -> str:
         return f"backend {backend} serves no heads"
     if row.heads and row.name != HEADS_BASELINE and row.method not in request.heads:
         return f"it needs a checkpoint: add --heads {row.method}=SOURCE"
-    if row.rounds and request.support.control:
+    if row.rounds and not request.drafts_by_request:
         return f"backend {backend} drafts inside the model server, on the GPUs of the target"
     if gpus is None:
         alone = f"it separates the two models, and backend {backend} runs both in one process"

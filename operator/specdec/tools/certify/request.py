@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from specdec import servers
 from specdec.api.matrix import Backend, Support, support
 from specdec.api.speculation import Method
 from specdec.client.errors import BadRequestError
@@ -110,6 +111,11 @@ class Request:
     def support(self) -> Support:
         """What the backend serves."""
         return support(self.backend)
+
+    @property
+    def drafts_by_request(self) -> bool:
+        """Whether a request to the services can turn drafts off."""
+        return servers.kind(self.support.front()).requests.drafts_by_request
 
     @property
     def served_version(self) -> str:

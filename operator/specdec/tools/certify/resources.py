@@ -80,7 +80,7 @@ def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
 def draft_target(request: Request, spec: Json, **block: Any) -> Json:
     """The spec with a draft model; `block` are fields of spec.speculation.draftTarget."""
     changed = copy.deepcopy(spec)
-    if request.support.control:
+    if not request.drafts_by_request:
         limits = {"maxSeqLen": _limits(request)["maxSeqLen"]}
         draft = {"source": _model(request, "--draft")["source"], "limits": limits}
         changed["speculation"] = {
@@ -106,7 +106,7 @@ def n_gram(request: Request, spec: Json) -> Json:
     speculation = {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS}
     changed = {**copy.deepcopy(spec), "speculation": speculation}
     # Requests to the LLM API cannot turn drafts off, so there is nothing to alternate with.
-    return changed if request.support.control else {**changed, "benchmark": _benchmark(request)}
+    return {**changed, "benchmark": _benchmark(request)} if request.drafts_by_request else changed
 
 
 def suffix_automaton(_: Request, spec: Json) -> Json:
