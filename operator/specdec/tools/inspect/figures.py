@@ -194,7 +194,7 @@ def _add_triton_metrics(
             case "nv_trt_llm_kv_cache_block_metrics", {"kv_cache_block_type": "fraction"}:
                 levels["kv"] = max(levels.get("kv", 0.0), sample.value)
             case "nv_trt_llm_request_metrics", {"model": model, "request_type": "active"} if (
-                model == TARGET
+                model in entry_models
             ):
                 # A server without a BLS; the engine counts its own requests.
                 levels.setdefault("in_flight", sample.value)
