@@ -27,10 +27,10 @@ print(CliRunner().invoke(app, ["echo", "hello"]).output)
 @pytest.mark.slow
 def test_new_command_touches_two_production_files(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
-    scratch.write("cli/echo.py", COMMAND)
+    scratch.write("tools/cli/echo.py", COMMAND)
     row = '    "echo": Command("specdec.tools.cli.echo:echo", "Print a text."),\n'
     first = "COMMANDS = {\n"
-    scratch.edit("cli/app.py", (first, first + row))
+    scratch.edit("tools/cli/app.py", (first, first + row))
 
     assert scratch.run(PROGRAM).strip() == "hello"
     assert scratch.touched() == [

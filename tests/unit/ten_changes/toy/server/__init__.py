@@ -1,0 +1,1 @@
+"""A toy server, whose API is neither Triton's nor OpenAI's."""
