@@ -5,6 +5,8 @@ configuration files and tensor headers only, and never execute a pickle.
 """
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from specdec.jobs.weights import Shapes, corrupt
 # `<head>.<layer>.linear.weight` is a residual block of a Medusa head, `<head>.<layer>.weight`
 # the projection at its end.
 _BLOCK = re.compile(r"(?:medusa_head\.)?(\d{1,4})\.(\d{1,4})\.linear\.weight", re.ASCII)
-# Methods whose drafts propose a block of tokens from hidden states of the target.
-_BLOCK_DRAFTS = ("DFlash", "DSpark")
 # A larger number is no index of a layer.
 _MOST_LAYERS = 10_000
+# Head and layer of each residual block of Medusa.
+Blocks = Sequence[tuple[int, int]]
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
 
 
@@ -37,8 +39,9 @@ def heads(folder: Path) -> dict[str, Any]:
     config = checkpoint_config.read(folder, "config.json")
     tensors, names = _tensors(folder)
     blocks = [(int(m[1]), int(m[2])) for name in names if (m := _BLOCK.fullmatch(name))]
+    form = _MEDUSA if blocks else _form(config)
     facts: dict[str, Any] = {
-        "method": _method(config, medusa=bool(blocks)),
+        "method": form.method,
         "architecture": checkpoint_config.architecture(config),
         "hiddenSize": optional_number(config, "hidden_size"),
         "vocabSize": optional_number(config, "vocab_size"),
@@ -51,20 +54,7 @@ def heads(folder: Path) -> dict[str, Any]:
         "draftVocabSize": optional_number(config, "draft_vocab_size"),
         **block_draft(config),
     }
-    if facts["method"] == "Medusa":
-        # The configuration of published heads may state fewer heads than their file has.
-        facts["layers"] = _count(b[1] for b in blocks) or optional_number(
-            config, "medusa_num_layers"
-        )
-        facts["numHeads"] = _count(b[0] for b in blocks) or optional_number(
-            config, "medusa_num_heads"
-        )
-        last = next((s for n, s in tensors.items() if _PROJECTION.fullmatch(n)), ())
-        if len(last) == 2:
-            facts["vocabSize"], facts["hiddenSize"] = last
-    elif facts["method"] == "ReDrafter":
-        facts["layers"] = optional_number(config, "num_draft_layers")
-    return facts
+    return facts | form.facts(config, tensors, blocks)
 
 
 def heads_configuration(folder: Path) -> dict[str, Any]:
@@ -74,14 +64,13 @@ def heads_configuration(folder: Path) -> dict[str, Any]:
         JobError: CheckpointCorrupt: no configuration.
     """
     config = checkpoint_config.read(folder, "config.json")
-    method = _method(config, medusa=False)
-    if method not in ("Eagle3", "ReDrafter", *_BLOCK_DRAFTS):
-        # Only tensors distinguish heads of EAGLE from those of Medusa.
+    form = _form(config)
+    if not form.by_configuration:
         return {}
     keys = ("hidden_size", "vocab_size", "target_hidden_size", "draft_vocab_size")
     names = ("hiddenSize", "vocabSize", "targetHiddenSize", "draftVocabSize")
     sizes = {name: optional_number(config, key) for name, key in zip(names, keys, strict=True)}
-    facts = {"method": method, **sizes, **block_draft(config)}
+    facts = {"method": form.method, **sizes, **block_draft(config)}
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -94,8 +83,8 @@ def block_draft(config: Config) -> dict[str, int | str | None]:
         trained on); capturedLayers and lastTargetLayer (the number of layers whose states it
         reads, and the last of them, from 0). Empty for other heads.
     """
-    method = _method(config, medusa=False)
-    if method not in _BLOCK_DRAFTS:
+    form = _form(config)
+    if not form.reads_target:
         return {}
     own = section(config, "dflash_config")
     stated = own.get("target_layer_ids")
@@ -105,7 +94,7 @@ def block_draft(config: Config) -> dict[str, int | str | None]:
     )
     mask = optional_number(own, "mask_token_id")
     return {
-        "method": method,
+        "method": form.method,
         "headDim": optional_number(config, "head_dim") or (hidden // heads if heads else None),
         "maxPosition": optional_number(config, "max_position_embeddings"),
         "blockSize": optional_number(config, "block_size"),
@@ -196,18 +185,60 @@ def _tensors(folder: Path) -> tuple[Shapes, frozenset[str]]:
     return {}, frozenset().union(*(weights.pickled_names(path) for path in pickled))
 
 
-def _method(config: Config, *, medusa: bool) -> str:
-    if medusa or "medusa_num_heads" in config:
-        return "Medusa"
+def _medusa(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:
+    """The configuration of published heads may state fewer heads than their file has."""
+    layers, heads = (_count(block[place] for block in blocks) for place in (1, 0))
+    facts: dict[str, Any] = {
+        "layers": layers or optional_number(config, "medusa_num_layers"),
+        "numHeads": heads or optional_number(config, "medusa_num_heads"),
+    }
+    last = next((s for n, s in tensors.items() if _PROJECTION.fullmatch(n)), ())
+    return facts | (dict(zip(("vocabSize", "hiddenSize"), last, strict=True)) if len(last) == 2 else {})
+
+
+def _re_drafter(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:
+    del tensors, blocks
+    return {"layers": optional_number(config, "num_draft_layers")}
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How the heads of a method are stored.
+
+    Attributes:
+        method: whose heads they are.
+        facts: what only such heads have, or state in another way.
+        by_configuration: the configuration alone shows the method.
+        reads_target: they propose a block of tokens from hidden states of the target.
+    """
+
+    method: str
+    facts: Callable[[Config, Shapes, Blocks], dict[str, Any]] = lambda *_: {}
+    by_configuration: bool = True
+    reads_target: bool = False
+
+
+# Only tensors distinguish heads of EAGLE from those of Medusa.
+_MEDUSA = _Form("Medusa", _medusa, by_configuration=False)
+_EAGLE = _Form("Eagle", by_configuration=False)
+_RE_DRAFTER, _EAGLE3 = _Form("ReDrafter", _re_drafter), _Form("Eagle3")
+_DFLASH, _DSPARK = _Form("DFlash", reads_target=True), _Form("DSpark", reads_target=True)
+
+
+def _form(config: Config) -> _Form:
+    """The form of heads by their configuration."""
+    architecture = checkpoint_config.architecture(config)
+    if "medusa_num_heads" in config:
+        return _MEDUSA
     if "num_draft_layers" in config:
-        return "ReDrafter"
+        return _RE_DRAFTER
     if _is_dspark(config):
-        return "DSpark"
-    if "dflash_config" in config or "DFlash" in checkpoint_config.architecture(config):
-        return "DFlash"
-    if "draft_vocab_size" in config or "Eagle3" in checkpoint_config.architecture(config):
-        return "Eagle3"
-    return "Eagle"
+        return _DSPARK
+    if "dflash_config" in config or _DFLASH.method in architecture:
+        return _DFLASH
+    if "draft_vocab_size" in config or _EAGLE3.method in architecture:
+        return _EAGLE3
+    return _EAGLE
 
 
 def _is_dspark(config: Config) -> bool:
