@@ -19,8 +19,6 @@ ALLOWED = {
     "images/build/build_engine.py": "its text is in the key of every engine",
     "images/build/image_check.py": "it runs in the image of a server, without this package",
     "images/build/image_imports.py": "the name of TensorRT-LLM's Python package",
-    "jobs/artifact_inspection.py": "it finds the method of heads by their files",
-    "tools/certify/resources.py": "the settings of its trials",
 }
 
 

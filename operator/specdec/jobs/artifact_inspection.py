@@ -193,7 +193,9 @@ def _medusa(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:
         "numHeads": heads or optional_number(config, "medusa_num_heads"),
     }
     last = next((s for n, s in tensors.items() if _PROJECTION.fullmatch(n)), ())
-    return facts | (dict(zip(("vocabSize", "hiddenSize"), last, strict=True)) if len(last) == 2 else {})
+    return facts | (
+        dict(zip(("vocabSize", "hiddenSize"), last, strict=True)) if len(last) == 2 else {}
+    )
 
 
 def _re_drafter(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from specdec import backends, servers
 from specdec.api import names
 from specdec.api.model import API_VERSION, KIND, SpeculativeModel
+from specdec.api.tables import table
 from specdec.desired.fetch import own_job
 from specdec.desired.network import address
 from specdec.desired.pod import GPU, Container
@@ -27,8 +28,6 @@ CONCURRENCY = (1, 8)
 DRAFT_TOKENS = 4
 MAX_DRAFT_TOKENS = 8
 _VERIFIED_TOKENS = 32
-# The default tree of the releases has 63 nodes.
-_TREE = 63
 _DEADLINE_SECONDS = 3600
 # Many clusters have this taint on nodes with GPUs to keep other pods away.
 _TOLERATIONS = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
@@ -136,18 +135,10 @@ def with_heads(request: Request, spec: Json, method: str) -> Json:
     """The spec with the heads that the request names for a method."""
     option = f"--heads {method}"
     checkpoint = source(option, request.heads[method], request.token_secret)
-    speculation: Json = {"method": method}
-    if method == "Eagle":
-        block = {"checkpoint": checkpoint, "numLayers": 4, "maxNonLeavesPerLayer": 10}
-        speculation |= {"maxDraftTokens": _TREE, "eagle": block}
-    elif method == "Medusa":
-        block = {"heads": checkpoint, "numHeads": 4, "numLayers": 1}
-        speculation |= {"maxDraftTokens": _TREE, "medusa": block}
-    elif method == "Eagle3":
-        speculation |= {"maxDraftTokens": DRAFT_TOKENS, "eagle3": {"checkpoint": checkpoint}}
-    else:
-        speculation["reDrafter"] = {"checkpoint": checkpoint}
-    return {**copy.deepcopy(spec), "speculation": speculation}
+    row = copy.deepcopy(table(__package__, "heads.yaml")[method])
+    block, field = row["checkpoint"]
+    row["speculation"][block] |= {field: checkpoint}
+    return {**copy.deepcopy(spec), "speculation": {"method": method, **row["speculation"]}}
 
 
 def resource(entry: str, namespace: str, spec: Mapping[str, Any], run: str) -> Json:
