@@ -1,5 +1,6 @@
 """The OpenAI endpoint as a process on a free loopback port, as its container starts it."""
 
+import os
 import subprocess
 import sys
 import urllib.error
@@ -22,16 +23,24 @@ class OpenAIEndpoint:
         grpc_url: `host:port` of the Triton server.
         tokenizer: directory with the tokenizer of the checkpoint.
         options: further arguments of the program.
+        source: a folder with another version of the package; None for this one.
     """
 
-    def __init__(self, grpc_url: str, tokenizer: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        grpc_url: str,
+        tokenizer: Path,
+        options: Sequence[str] = (),
+        source: Path | None = None,
+    ) -> None:
         self._reserved = ExitStack()
         (self.port,) = self._reserved.enter_context(reserved(1))
         self._command = [
-            *(sys.executable, "-m", "specdec.images.openai", "--served-model-name", MODEL),
+            *(sys.executable, "-m", _module(source), "--served-model-name", MODEL),
             *("--url", grpc_url, "--host", "127.0.0.1", "--port", str(self.port)),
             *("--tokenizer", str(tokenizer), *options),
         ]
+        self._environment = {"PYTHONPATH": str(source)} if source else {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -72,7 +81,7 @@ class OpenAIEndpoint:
         return self._process
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._command)
+        self._process = subprocess.Popen(self._command, env=os.environ | self._environment)
         try:
             until(self._ready_or_dead, lambda: "the OpenAI endpoint is not ready")
         except BaseException:
@@ -119,3 +128,9 @@ class OpenAIEndpoint:
             return bool(self.get("/health/ready"))
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
+
+
+def _module(source: Path | None) -> str:
+    """Return the name of the program in a source, which may be older than the package `images`."""
+    earlier = source is not None and not (source / "specdec" / "images" / "openai").is_dir()
+    return "specdec.openai" if earlier else "specdec.images.openai"
