@@ -101,7 +101,25 @@ _STATUS: Json = {
     },
     "benchmark": {
         "state": "Completed",
-        "levels": [{"concurrency": 1, "speedupPercent": 158, "speedupInterval": "150-166"}],
+        "levels": [
+            {
+                "concurrency": 1,
+                "speedupPercent": 158,
+                "speedupInterval": "150-166",
+                "baseline": {"requests": 16, "errors": 0, "tokensPerSecond": "90.1"},
+                "speculative": {
+                    "requests": 16,
+                    "errors": 0,
+                    "tokensPerSecond": "142.4",
+                    "latencyP50Ms": "20.5",
+                },
+            },
+            {
+                "concurrency": 8,
+                "baseline": {"requests": 16, "errors": 0, "tokensPerSecond": "300.0"},
+                "speculative": {"requests": 16, "errors": 0, "tokensPerSecond": "410.0"},
+            },
+        ],
     },
 }
 

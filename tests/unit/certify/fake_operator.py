@@ -33,7 +33,10 @@ Script = list[Json]
 
 def with_status(body: Json, source: Json) -> Json:
     """Return the stored resource with the status of another resource."""
-    return {**body, "status": copy.deepcopy(source.get("status", {}))}
+    status = copy.deepcopy(source.get("status", {}))
+    if "benchmark" not in body["spec"]:
+        status.pop("benchmark", None)
+    return {**body, "status": status}
 
 
 @dataclass

@@ -54,6 +54,31 @@ def test_every_entry_that_applies_runs_and_is_deleted(
 
 
 @pytest.mark.slow
+def test_service_that_the_operator_benchmarks_gets_no_load_of_the_command(
+    api: FakeOperator, certify: Certify, out: Path
+) -> None:
+    assert certify("--only", "baseline,logits").exit_code == 0
+    (created,) = api.created(JOBS)
+    assert created.startswith("certify-baseline-throughput-")
+    measured = state(out, "logits")
+    assert measured["throughput"]["levels"] == [
+        {
+            "concurrency": 1,
+            "requests": 16,
+            "failed": 0,
+            "tokensPerSecond": 142.4,
+            "latencyP50Ms": 20.5,
+            "speedupPercent": 158,
+        },
+        {"concurrency": 8, "requests": 16, "failed": 0, "tokensPerSecond": 410.0},
+    ]
+    assert measured["sentence"].endswith(
+        "up to 410 tokens/s, 158 % of the baseline's speed with 1 client, 102 % of the baseline's "
+        "speed with 8 clients"
+    )
+
+
+@pytest.mark.slow
 def test_load_runs_in_the_operators_image_beside_the_service(
     api: FakeOperator, certify: Certify
 ) -> None:

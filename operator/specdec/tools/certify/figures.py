@@ -1,4 +1,4 @@
-"""The metrics of a server at the end of an entry: speculation, and the memory of its GPUs."""
+"""The figures of an entry: the operator's benchmark, and the metrics of its servers at the end."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,33 @@ from specdec.tools.inspect.figures import reading
 Json = dict[str, Any]
 _MIB = 1024 * 1024
 _USED, _TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
+
+
+def benchmark(body: Mapping[str, Any]) -> Json | None:
+    """What the operator's benchmark measured, in the form of a load; None without a benchmark.
+
+    The speed of a level is relative to requests without drafts to the same server. There are no
+    digests of answers: the operator compares them itself (`OutputEquivalent`).
+    """
+    measured = body.get("status", {}).get("benchmark", {})
+    if measured.get("state") != "Completed" or measured.get("stale"):
+        return None
+    return {"levels": [_level(level) for level in measured["levels"]]}
+
+
+def _level(level: Mapping[str, Any]) -> Json:
+    served = level["speculative"]
+    result: Json = {
+        "concurrency": level["concurrency"],
+        "requests": served["requests"],
+        "failed": served["errors"],
+        "tokensPerSecond": float(served["tokensPerSecond"]),
+    }
+    if "latencyP50Ms" in served:
+        result["latencyP50Ms"] = float(served["latencyP50Ms"])
+    if "speedupPercent" in level:
+        result["speedupPercent"] = level["speedupPercent"]
+    return result
 
 
 def server(page: str) -> Json:

@@ -36,7 +36,8 @@ def judge(
 
     Args:
         body: the resource at its end.
-        throughput: the result of the load; None if it failed or did not run.
+        throughput: the operator's benchmark, or the result of the load; None if it failed or did
+            not run.
         baseline: the result of the load of the baseline; None if there is none.
         problem: the state of a failed resource, or why the load failed.
     """
@@ -69,24 +70,31 @@ def equal_answers(
     throughput: Mapping[str, Any] | None, baseline: Mapping[str, Any] | None
 ) -> tuple[int, int] | None:
     """How many answers of the load equal the baseline's, and of how many; None if unknown."""
-    if throughput is None or baseline is None:
+    ours, theirs = ((load or {}).get("answers") for load in (throughput, baseline))
+    if ours is None or theirs is None:
         return None
-    pairs = list(zip(throughput["answers"], baseline["answers"], strict=False))
+    pairs = list(zip(ours, theirs, strict=False))
     return sum(a == b for a, b in pairs), len(pairs)
 
 
 def speeds(
     throughput: Mapping[str, Any] | None, baseline: Mapping[str, Any] | None
 ) -> dict[int, int]:
-    """The tokens per second in percent of the baseline's, by number of clients."""
-    if throughput is None or baseline is None:
-        return {}
-    base = {level["concurrency"]: level["tokensPerSecond"] for level in baseline["levels"]}
-    return {
-        level["concurrency"]: round(100 * level["tokensPerSecond"] / base[level["concurrency"]])
-        for level in throughput["levels"]
-        if base.get(level["concurrency"])
-    }
+    """The tokens per second in percent of the target alone, by number of clients.
+
+    The operator's benchmark has measured both on one server. Otherwise the target alone is the
+    baseline.
+    """
+    others = baseline["levels"] if baseline else ()
+    base = {level["concurrency"]: level["tokensPerSecond"] for level in others}
+    result = {}
+    for level in throughput["levels"] if throughput else ():
+        clients = level["concurrency"]
+        if "speedupPercent" in level:
+            result[clients] = level["speedupPercent"]
+        elif base.get(clients):
+            result[clients] = round(100 * level["tokensPerSecond"] / base[clients])
+    return result
 
 
 def _condition(kind: Type, condition: Mapping[str, Any]) -> Verdict | None:
