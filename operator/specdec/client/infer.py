@@ -20,6 +20,7 @@ from specdec.client.errors import BadRequestError, UnreachableError
 from specdec.client.grpc_calls import Calls, Server
 from specdec.client.tensors import array
 from specdec.servers.sampling import Sampling, input_name
+from specdec.triton.model_names import TARGET
 
 # Window, n-gram size and verification set of lookahead decoding (Fu et al., 2024).
 _LOOKAHEAD = (
@@ -53,7 +54,7 @@ class Inference(Sampling):
     lookahead: tuple[int, ...] = ()
     max_tokens: int = 16
     stream: bool = False
-    model: str = "tensorrt_llm"
+    model: str = TARGET
 
     @override
     def __post_init__(self) -> None:

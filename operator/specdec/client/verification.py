@@ -7,7 +7,7 @@ and the counts of draft tokens; it does not judge them.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from specdec.client.connection import Connection
@@ -167,12 +167,14 @@ def _baseline(
         return JsonModel(baseline, options.baseline_model or "")
     if baseline is not None and options.baseline_model:
         return TextModel(server, options.baseline_model)
-    against = options.against or ("target" if options.client_loop else "ensemble")
-    if against == "target":
-        return EngineModel(server)
-    if against == "bls" or (baseline is None and target.path):
-        return decoding_path(replace(options, draft_tokens=0, client_loop=False), server, target)
-    return TextModel(server, ENSEMBLE)
+    if baseline is None and target.path:
+        return JsonModel(target, options.model, 0, options.requests or OPENAI)
+    paths: dict[Against, DecodingPath] = {
+        "ensemble": TextModel(server, ENSEMBLE),
+        "bls": TextModel(server, options.model, 0, options.requests),
+        "target": EngineModel(server),
+    }
+    return paths[options.against or ("target" if options.client_loop else "ensemble")]
 
 
 class _Run:
