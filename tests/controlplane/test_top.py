@@ -55,7 +55,8 @@ def test_top_reads_pods_through_the_api_server(lab: Lab, monkeypatch: pytest.Mon
     address = own_address()
     monkeypatch.setattr("specdec.cluster.LOG_TIMEOUT", 60.0)
     with serving(Api(objects={"/metrics": pages(page(), page(**LATER))}), address) as url:
-        monkeypatch.setattr(top, "METRICS_PORT", int(url.rpartition(":")[2]))
+        port = int(url.rpartition(":")[2])
+        monkeypatch.setattr(top, "metrics_port", lambda _: port)
         place = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
         change = ("pair-0", "--subresource=status", "--type=merge", "-p", json.dumps(place))
         lab.kubectl("patch", "pod", *change)
@@ -66,7 +67,7 @@ def test_top_reads_pods_through_the_api_server(lab: Lab, monkeypatch: pytest.Mon
     assert (row["acceptance_percent"], row["tokens_per_round"]) == (75.0, 4.0)
     assert row["in_flight"] == 3
 
-    monkeypatch.setattr(top, "METRICS_PORT", 9)  # a closed port
+    monkeypatch.setattr(top, "metrics_port", lambda _: 9)  # a closed port
     unreachable = specdec(lab, "top", "--once", "--interval", "1")
     assert unreachable.exit_code == 3, unreachable.output
     assert "about Pod pair-0: " in unreachable.stderr

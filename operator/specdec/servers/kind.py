@@ -116,7 +116,6 @@ class Serving:
     Attributes:
         ports: numbers by name, in the order of the container's and the Service's lists.
         models: the Triton model of each role that the probes ask for a token; empty without one.
-        model: the model that clients name; empty if the server has only one.
         command: the command line of the server.
         environment: the variables of every container that runs MPI ranks of the server.
         probes: the command lines of the probes.
@@ -143,7 +142,6 @@ class Serving:
     pre_stop: "Callable[[Stopping], list[str]]"
     files: tuple[str, ...]
     models: Mapping[str, str] = field(default_factory=dict)
-    model: str = ""
     http: str = "http"
     grpc: str = "grpc"
     metrics: str = "metrics"

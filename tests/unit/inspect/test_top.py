@@ -15,7 +15,7 @@ from specdec.cluster import Transient
 from specdec.tools.cli.app import app
 from specdec.tools.inspect.figures import Figures, SourceFigures, figures, reading
 from specdec.tools.inspect.show import Display, fitted, table
-from specdec.tools.inspect.top import Row, Watch
+from specdec.tools.inspect.top import Row, Watch, metrics_port
 from support.fake_api import Api, Json, pages, pod, proxied
 from support.metrics_page import LATER, page
 from unit.controller.fakes import FakeCluster
@@ -143,6 +143,14 @@ def test_json_has_one_line_per_interval(watched: Api) -> None:
         0.0,
         None,
     )
+
+
+def test_the_metrics_are_read_at_the_port_that_the_pod_names() -> None:
+    proxy = {
+        "ports": [{"name": "http", "containerPort": 1}, {"name": "metrics", "containerPort": 2}]
+    }
+    assert metrics_port({"spec": {"containers": [{}, proxy]}}) == 2
+    assert metrics_port({"spec": {"containers": [{}]}}) == 8002
 
 
 def test_failing_pod_does_not_affect_the_others(watched: Api) -> None:

@@ -2,7 +2,7 @@
 
 from specdec.servers.kind import Probing, Serving, Start, Stopping
 from specdec.triton import launch, probes
-from specdec.triton.model_names import BLS, DRAFT, TARGET
+from specdec.triton.model_names import DRAFT, TARGET
 from specdec.triton.probes import Programs, Token
 
 # Every vocabulary has the id 1.
@@ -48,7 +48,6 @@ def pre_stop(stopping: Stopping) -> list[str]:
 SERVING = Serving(
     ports=launch.PORTS,
     models={"target": TARGET, "draft": DRAFT},
-    model=BLS,
     command=command,
     environment=launch.environment,
     probes=programs,

@@ -35,7 +35,6 @@ def programs(probing: Probing) -> Programs:
 SERVING = replace(
     ENGINES,
     models={"target": TARGET},
-    model=TARGET,
     environment=environment,
     probes=programs,
     packages=True,

@@ -15,7 +15,7 @@ from specdec.client.errors import BadRequestError
 from specdec.cluster import LOG_BYTES, Cluster, ClusterError, Missing
 from specdec.tools.inspect import status
 from specdec.tools.inspect.containers import ContainerRun, started
-from specdec.tools.inspect.top import METRICS_PORT
+from specdec.tools.inspect.top import metrics_port
 
 Json = dict[str, Any]
 LOG_LINES = 400
@@ -83,7 +83,7 @@ async def _pod(source: SnapshotSource, kept: Snapshot, pod: Json) -> None:
             await _keep(kept, kept.logs, f"{key}{'-previous' if previous else ''}", name, log)
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
     if component in _SERVERS and pod.get("status", {}).get("phase") == "Running":
-        page = source.cluster.pod_metrics(namespace, name, METRICS_PORT)
+        page = source.cluster.pod_metrics(namespace, name, metrics_port(pod))
         await _keep(kept, kept.metrics, name, name, page)
 
 

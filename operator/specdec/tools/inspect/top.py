@@ -20,8 +20,7 @@ from specdec.triton.launch import PORTS
 
 Json = dict[str, Any]
 FORMAT = "specdec.dev/top/v1"
-# The port of the metrics is the same for all front ends of this release.
-METRICS_PORT = PORTS["metrics"]
+_METRICS = "metrics"
 _MAX_CONCURRENT = 16
 _SERVERS = f"{names.COMPONENT} in ({', '.join(names.SERVERS.values())})"
 
@@ -129,22 +128,30 @@ class Watch:
         before = self._readings.pop(meta["uid"], None)
         try:
             async with self._limiter:
-                page = await self._cluster.pod_metrics(namespace, name, METRICS_PORT)
+                page = await self._cluster.pod_metrics(namespace, name, metrics_port(pod))
             current = reading(page, time.monotonic())
         except (Transient, Missing, RefusedError) as error:
             # A server that is still loading has no metrics yet, as its state shows.
-            shown = _metrics_error(error, name) if state == "Ready" else None
+            shown = _metrics_error(error, pod) if state == "Ready" else None
             return Row(*identity, server, state, error=shown)
         self._readings[meta["uid"]] = current
         return Row(*identity, server, state, figures(before, current))
 
 
-def _metrics_error(error: ClusterError | RefusedError, pod: str) -> ClientError:
+def metrics_port(pod: Json) -> int:
+    """The port of a serving pod's metrics, by its name; that of Triton if no port has the name."""
+    ports = (port for item in pod["spec"].get("containers", ()) for port in item.get("ports", ()))
+    own = (port["containerPort"] for port in ports if port.get("name") == _METRICS)
+    return next(own, PORTS[_METRICS])
+
+
+def _metrics_error(error: ClusterError | RefusedError, pod: Json) -> ClientError:
+    name = pod["metadata"]["name"]
     if isinstance(error, RefusedError):
-        return RefusedError(f"Pod {pod}: {error}")
+        return RefusedError(f"Pod {name}: {error}")
     if isinstance(error, Missing):
         return UnreachableError(
-            f"Pod {pod} has no metrics at port {METRICS_PORT}: {error.message}"
+            f"Pod {name} has no metrics at port {metrics_port(pod)}: {error.message}"
         )
     return session.client_error(error)
 

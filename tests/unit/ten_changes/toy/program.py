@@ -7,11 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from specdec import servers
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement
 from specdec.desired.pod import Volume
 from specdec.jobs import benchmark, verify
 from specdec.pipeline import validation
+from specdec.pipeline.pods import server_log
 from specdec.tools.dry_run.admission import admit
 from support.programs import local
 from support.simulated_cluster import IMAGES, World, limits, resource, source
@@ -51,6 +53,13 @@ def probe(world: World, server: Server, name: str) -> None:
             env={"SPECDEC_HEALTH": f"{folder}/health"},
             check=True,
         )
+
+
+def crashed() -> None:
+    """Read the cause in the log of a server that ended."""
+    log = "started\nbroken: no file\nbye"
+    lines = servers.kind("toy").serving.log
+    assert server_log.summary(log, lines) == "no file; end of its log: bye"
 
 
 def verified(world: World, server: Server) -> None:
@@ -104,6 +113,7 @@ def main() -> None:
     with running() as server, running() as baseline:
         for name in ("startup", "readiness", "liveness"):
             probe(world, server, name)
+        crashed()
         verified(world, server)
         benchmarked(world, server, baseline)
     print("served, verified and measured")
