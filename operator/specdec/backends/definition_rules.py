@@ -1,9 +1,10 @@
-"""Rules of the definition (the CRD) that depend on the backend: tables, and the CEL they make.
+"""Rules of the definition (the CRD) on backends and methods: tables, and the CEL they make.
 
 `features.yaml` lists what not every backend has, and `rules.yaml` of a backend what it has, with
-rules of its own. Methods and front ends are those of `api/support.yaml`. `make generate` writes
-the rules into the CRD. The accept stage evaluates them too, because a cluster may have stored a
-resource under an older definition. So no rule is repeated in Python.
+rules of its own. `methods/rules.yaml` has rules of methods. The methods and front ends of a
+backend are those of `api/support.yaml`. `make generate` writes the rules into the CRD. The accept
+stage evaluates them too, because a cluster may have stored a resource under an older definition.
+So no rule is repeated in Python.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -148,7 +149,9 @@ def _features() -> Iterator[DefinitionRule]:
 
 
 def _own() -> Iterator[DefinitionRule]:
-    """The rules that only one backend has."""
+    """The rules of methods, and those that only one backend has."""
+    for row in table(f"{__package__}.methods", _FILE):
+        yield DefinitionRule(**row)
     for backend, own in tables().items():
         for row in own.rules:
             rule = f"self.runtime.backend != '{backend}' || {row['rule']}"

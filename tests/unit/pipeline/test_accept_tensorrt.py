@@ -23,20 +23,20 @@ TENSORRT_BAD = [
     ("Eagle", "speculation.maxDraftTokens", 62, "InvalidSpec", "eagle.choices is empty, and"),
     ("Medusa", "speculation.medusa.choices", [[0, 1]], "InvalidSpec", "without its parent [0]"),
     ("Medusa", "speculation.maxDraftTokens", None, "InvalidSpec", "set maxDraftTokens"),
-    ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "set pipeline to 1"),
+    ("Eagle", "target.parallelism.pipeline", 2, "InvalidSpec", "pipeline to 1 and raise tensor"),
     (
         "ReDrafter",
         "target.parallelism.pipeline",
         2,
         "InvalidSpec",
-        "ReDrafter supports only tensor",
+        "methods Eagle and ReDrafter split a model by tensor parallelism alone",
     ),
     (
         "Eagle",
         "target.quantization.method",
         "FP8",
         "InvalidSpec",
-        "is FP8 with cache Auto, and the converter of Eagle quantizes nothing",
+        "spec.target.quantization: the converter of method Eagle quantizes nothing: remove",
     ),
     (
         "ReDrafter",
@@ -57,22 +57,22 @@ TENSORRT_BAD = [
         "InvalidSpec",
         "draftTokens is 4, above",
     ),
-    ("DraftTarget", "target.kvCache.reuse", False, "InvalidSpec", "kvCache.reuse of the target"),
-    ("None", "target.engine.pagedContextFmha", False, "InvalidSpec", "kvCache.reuse needs it"),
+    ("DraftTarget", "target.kvCache.reuse", False, "InvalidSpec", "spec.target.kvCache.reuse: "),
+    ("None", "target.engine.pagedContextFmha", False, "InvalidSpec", "kvCache.reuse reads blocks"),
     (
         "None",
         "target.quantization",
         {"method": "INT4AWQ", "kvCache": "FP8"},
         "InvalidSpec",
-        "kvCache of the target is FP8 with method INT4AWQ, and paged context attention reads an "
-        "FP8 cache only with FP8, W4A8AWQ, NVFP4: ",
+        "spec.target.quantization.kvCache: paged context attention reads an FP8 cache only with "
+        "method FP8, W4A8AWQ or NVFP4: ",
     ),
     (
         "DraftTarget",
         f"{DRAFT_BLOCK}.draft.engine.fp8ContextFmha",
         True,
         "InvalidSpec",
-        "engine.fp8ContextFmha of the draft is true, and quantization.method is None",
+        "spec.speculation.draftTarget.draft.engine.fp8ContextFmha: engine.fp8ContextFmha needs",
     ),
     (
         "None",
@@ -83,22 +83,22 @@ TENSORRT_BAD = [
             "engine": {"fp8ContextFmha": True},
         },
         "InvalidSpec",
-        "with pagedContextFmha it needs an FP8 cache, but quantization.kvCache is Auto: set "
-        "kvCache to FP8, or fp8ContextFmha to false",
+        "with pagedContextFmha also an FP8 cache: set quantization.method to FP8, W4A8AWQ or "
+        "NVFP4 and quantization.kvCache to FP8, or remove fp8ContextFmha",
     ),
     (
         "Eagle",
         "target.limits",
         limits(maxBatchSize=513),
         "InvalidSpec",
-        "maxBatchSize of the target is 513, and Eagle is built for 512 at most",
+        "spec.target.limits.maxBatchSize: method Eagle is built for 512 requests at most: set",
     ),
     (
         "None",
         "runtime.parameters",
         {"sink_token_length": "4"},
         "InvalidSpec",
-        "has sink_token_length, and paged context attention of the target does not support it: ",
+        "paged context attention does not support sink_token_length: remove it",
     ),
     *(
         (
@@ -106,8 +106,8 @@ TENSORRT_BAD = [
             "runtime.parameters",
             {"kv_cache_onboard_blocks": value},
             "InvalidSpec",
-            f"spec.runtime.parameters.kv_cache_onboard_blocks is {value}, and paged context "
-            "attention of the target needs its blocks on the GPU",
+            "spec.runtime.parameters: paged context attention needs its blocks on the GPU: remove "
+            "kv_cache_onboard_blocks",
         )
         for value in ("false", "False", "0")
     ),

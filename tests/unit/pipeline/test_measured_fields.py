@@ -49,6 +49,7 @@ NOWHERE = {
     "serving.nodesPerReplica",
     # Its rounds reuse blocks, which only paged context attention can read.
     "speculation.draftTarget.draft.engine.pagedContextFmha",
+    "speculation.draftTarget.draft.kvCache.reuse",
     "speculation.draftTarget.fastLogits",
     "storage.existingClaim",
     "suspend",

@@ -15,8 +15,6 @@ from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
 from specdec.triton.plan import Parameters
 
-# The largest batch size that `trtllm-build` accepts for EAGLE.
-_MOST_BATCH = 512
 _BUILT_IN = {"num_layers", "max_non_leaves_per_layer"}
 
 
@@ -30,32 +28,10 @@ def choices(model: SpeculativeModel, _: Images) -> Cause | None:
     return invalid(f"spec.speculation.eagle.choices {problem}") if problem else None
 
 
-def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The spec requests no quantization: the converter of these heads does not quantize."""
-    field = heads.quantized(model)
-    if not field:
-        return None
-    return invalid(
-        f"{field}, and the converter of Eagle quantizes nothing: remove quantization, or "
-        "choose another method"
-    )
-
-
-def batch(model: SpeculativeModel, _: Images) -> Cause | None:
-    """The batch size is one that `trtllm-build` accepts."""
-    size = model.spec.target.limits.max_batch_size
-    if size <= _MOST_BATCH:
-        return None
-    return invalid(
-        f"limits.maxBatchSize of the target is {size}, and Eagle is built for {_MOST_BATCH} at "
-        f"most: set it to {_MOST_BATCH} or less"
-    )
-
-
 class EagleMethod(MethodDefinition):
     """The tree's paths are a key of `config.pbtxt`; the engine holds only the tree's size."""
 
-    rules = (lengths.required, choices, heads.split, quantization, batch)
+    rules = (lengths.required, choices)
     needs_block = True
     build_mode = "eagle"
     # The drafter is one decoder layer with a cache of its own.

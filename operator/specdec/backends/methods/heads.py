@@ -3,24 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from specdec.api.cause import Cause
 from specdec.api.matrix import support
 from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, Reason
-from specdec.backends.facts import Images
 from specdec.backends.finding import CheckpointFacts, Finding
-from specdec.backends.rule import invalid, version
-
-
-def split(model: SpeculativeModel, _: Images) -> Cause | None:
-    """An engine with EAGLE heads or a recurrent drafter supports tensor parallelism only."""
-    pipeline, method = model.spec.target.parallelism.pipeline, model.spec.speculation.method
-    if pipeline == 1:
-        return None
-    return invalid(
-        f"parallelism.pipeline of the target is {pipeline}, and {method} supports only tensor "
-        "parallelism: set pipeline to 1 and raise tensor"
-    )
+from specdec.backends.rule import version
 
 
 def quantized(model: SpeculativeModel) -> str:

@@ -35,7 +35,7 @@ def quantization(model: SpeculativeModel, _: Images) -> Cause | None:
 class ReDrafterMethod(MethodDefinition):
     """The draft length follows from the beams, and is built into the engine."""
 
-    rules = (heads.split, quantization)
+    rules = (quantization,)
     needs_block = True
     build_mode = "explicit_draft_tokens"
 

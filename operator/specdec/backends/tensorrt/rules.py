@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from specdec.api.cause import Cause
 from specdec.api.matrix import at_least, support
-from specdec.api.model import ModelSpec, SpeculativeModel
+from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AcceptedReason
-from specdec.backends import methods
 from specdec.backends.facts import Images
-from specdec.backends.rule import Rule, invalid
+from specdec.backends.rule import Rule
 from specdec.backends.tensorrt import precision
 
 
@@ -59,31 +58,6 @@ def _capabilities(model: SpeculativeModel, role: str) -> Iterator[tuple[str, str
         yield f"engine.fp8ContextFmha of the {role}", row.quantization["FP8"]
 
 
-def paging(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Reuse of cache blocks and chunked context need paged context attention."""
-    chunked, resends = model.spec.runtime.chunked_context, methods.of(model).resends_sequence
-    for role, spec in model.models.items():
-        if resends and not spec.kv_cache.reuse:
-            return invalid(
-                f"kvCache.reuse of the {role} is false, and every round of "
-                f"{model.spec.speculation.method} sends the sequence so far again: set it to true"
-            )
-        feature = _needs_paged(spec, chunked=chunked)
-        if feature and not spec.engine.paged_context_fmha:
-            return invalid(
-                f"engine.pagedContextFmha of the {role} is false, and {feature} needs it: set it "
-                "to true"
-            )
-    return None
-
-
-def _needs_paged(spec: ModelSpec, *, chunked: bool) -> str:
-    """The field that needs paged context attention; empty if none does."""
-    if chunked:
-        return "runtime.chunkedContext"
-    return "kvCache.reuse" if spec.kv_cache.reuse else ""
-
-
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Pipeline parallelism with speculation: allowed, but known to hang."""
     stages = {role: spec.parallelism.pipeline for role, spec in model.models.items()}
@@ -101,6 +75,4 @@ def warnings(model: SpeculativeModel) -> tuple[str, ...]:
 RULES: tuple[Rule, ...] = (
     capability,
     precision.removed_formats,
-    paging,
-    precision.attention,
 )

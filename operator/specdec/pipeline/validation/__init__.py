@@ -34,7 +34,5 @@ def _rules(model: SpeculativeModel) -> Iterator[Rule]:
     yield from (
         runtime.parameters,
         hardware.claims,
-        runtime.sink,
-        runtime.onboarding,
         hardware.ranks,
     )

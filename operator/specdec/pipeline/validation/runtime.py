@@ -8,11 +8,6 @@ from specdec.api.reasons import AcceptedReason
 from specdec.backends.facts import Images
 from specdec.backends.rule import invalid, version
 
-_SINK = "sink_token_length"
-_ONBOARD = "kv_cache_onboard_blocks"
-# The spellings that Triton's backend for TensorRT-LLM takes for false.
-_FALSE = ("false", "0")
-
 
 def namespace(model: SpeculativeModel, images: Images) -> Cause | None:
     """The installation does not exclude the namespace."""
@@ -151,34 +146,3 @@ def storage(model: SpeculativeModel, _: Images) -> Cause | None:
     if (storage.existing_claim is None) != (storage.size is None):
         return None
     return invalid("spec.storage needs exactly one of existingClaim and size")
-
-
-def sink(model: SpeculativeModel, _: Images) -> Cause | None:
-    """Attention sinks (`sink_token_length`) do not work with paged context attention."""
-    if _SINK not in model.spec.runtime.parameters:
-        return None
-    paged = [role for role, spec in model.models.items() if spec.engine.paged_context_fmha]
-    if not paged:
-        return None
-    return invalid(
-        f"spec.runtime.parameters has {_SINK}, and paged context attention of the {paged[0]} "
-        "does not support it: remove it, or set engine.pagedContextFmha and kvCache.reuse to false"
-    )
-
-
-def onboarding(model: SpeculativeModel, _: Images) -> Cause | None:
-    """If cache blocks stay on the host, no engine has paged context attention.
-
-    Such an engine needs its blocks on the GPU and would not load.
-    """
-    value = model.spec.runtime.parameters.get(_ONBOARD, "true")
-    if value.lower() not in _FALSE:
-        return None
-    paged = [role for role, spec in model.models.items() if spec.engine.paged_context_fmha]
-    if not paged:
-        return None
-    return invalid(
-        f"spec.runtime.parameters.{_ONBOARD} is {value}, and paged context attention of the "
-        f"{paged[0]} needs its blocks on the GPU: remove it, or set engine.pagedContextFmha and "
-        "kvCache.reuse to false"
-    )
