@@ -11,6 +11,9 @@ from specdec.api.sidecars import Sidecar
 from specdec.api.value import Affinity, PodShaped, Resources, Value
 from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
 
+# Requests that may wait for a model.
+MAX_QUEUE_SIZE = 1000
+
 
 class Probes(Value):
     """How long a server may take to load its models."""
@@ -50,7 +53,7 @@ class Serving(Value):
     shared_memory: str = "2Gi"
     probes: Probes = Probes()
     drain: Drain = Drain()
-    max_queue_size: int = 1000
+    max_queue_size: int = MAX_QUEUE_SIZE
     triton: Triton | None = None
     extra_volumes: tuple[ExtraVolume, ...] = ()
     extra_volume_mounts: tuple[ExtraVolumeMount, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
+from specdec.api.serving import MAX_QUEUE_SIZE
 from specdec.triton import pbtxt
 from specdec.triton.contract import Tensor
 from specdec.triton.model_names import TARGET
@@ -81,7 +82,7 @@ class LlmApiPlan:
     configuration: str
     decoupled: bool = True
     gpu_device_ids: tuple[tuple[int, ...], ...] = ()
-    max_queue_size: int = 1000
+    max_queue_size: int = MAX_QUEUE_SIZE
     lora: bool = False
 
 

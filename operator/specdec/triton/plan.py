@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from specdec.api.serving import MAX_QUEUE_SIZE
 from specdec.triton import contract, options
 
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
 Synchronization = Literal["Measured", "Always", "Never"]
 # Keys of a `config.pbtxt` and their values, in the order in which they are written.
 Parameters = tuple[tuple[str, str], ...]
-# Requests; the default of spec.serving.maxQueueSize as well.
-MAX_QUEUE_SIZE = 1000
 
 
 class PlanError(ValueError):

@@ -10,15 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from specdec.tools.cli import options as opt
-from specdec.tools.cli.cluster_options import KubeContext, Namespace, check_name
-from specdec.tools.cli.completion import resources
-
-Name = Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)]
+from specdec.tools.cli.cluster_options import KubeContext, Namespace, ResourceName, check_name
 
 
 def suspend(
     context: typer.Context,
-    name: Name,
+    name: ResourceName,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
@@ -41,7 +38,7 @@ def suspend(
 
 def resume(
     context: typer.Context,
-    name: Name,
+    name: ResourceName,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
@@ -64,7 +61,7 @@ def resume(
 
 def rerun(
     context: typer.Context,
-    name: Name,
+    name: ResourceName,
     benchmark: Annotated[
         bool, typer.Option("--benchmark", help="Repeat the benchmark, not the verification.")
     ] = False,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -18,7 +18,7 @@ def check(
     namespace: Namespace = None,
     kube_context: KubeContext = None,
     operator_namespace: OperatorNamespace = "specdec-system",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: opt.AsObject = False,
 ) -> None:
     """Check whether a cluster can run the operator and its resources.
 

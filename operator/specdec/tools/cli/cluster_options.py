@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from specdec.client.errors import BadRequestError
+from specdec.tools.cli.completion import resources
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
+ResourceName = Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)]
 KubeContext = Annotated[
     str | None,
     typer.Option("--context", help="Context of the kubeconfig; default: its current one."),

@@ -9,6 +9,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from specdec.tools.cli.options import AsObject
+
 BAD_INPUT = 2
 
 app = typer.Typer(
@@ -59,7 +61,7 @@ def check(
             "/opt/specdec/packages of the operator's image."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsObject = False,
 ) -> None:
     """Compare the file system of an image with a release of TensorRT-LLM.
 

@@ -8,13 +8,12 @@ import typer
 
 from specdec.client.errors import BadRequestError
 from specdec.tools.cli import options as opt
-from specdec.tools.cli.cluster_options import KubeContext, Namespace, check_name
-from specdec.tools.cli.completion import resources
+from specdec.tools.cli.cluster_options import KubeContext, Namespace, ResourceName, check_name
 
 
 def logs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)],
+    name: ResourceName,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Wait for more lines and new pods.")
     ] = False,

@@ -86,6 +86,8 @@ Headers = Annotated[
     typer.Option("--header", metavar="NAME: VALUE", help="Sent with every request; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+AsObject = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+ConcurrentPrompts = Annotated[int, typer.Option(help="Concurrent prompts.")]
 # Persian, Indic scripts and many emoji need the two joiners.
 _KEPT = "\n\t\u200c\u200d"
 

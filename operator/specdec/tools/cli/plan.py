@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdec.tools.cli.options import AsObject
 from specdec.tools.cli.resource_options import (
     Checkpoints,
     Resource,
@@ -32,7 +33,7 @@ def plan(
             help="The current resource: show what -f would rebuild, republish or restart.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsObject = False,
 ) -> None:
     """Show what the operator would do with a resource, without a cluster.
 

@@ -30,7 +30,7 @@ def prune(
     namespace: Namespace = None,
     kube_context: KubeContext = None,
     operator_namespace: OperatorNamespace = "specdec-system",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: opt.AsObject = False,
 ) -> None:
     """List the checkpoints, engines and repositories of a claim that no resource uses.
 

@@ -12,8 +12,13 @@ import typer
 
 from specdec.client.errors import BadRequestError
 from specdec.tools.cli import options as opt
-from specdec.tools.cli.cluster_options import KubeContext, Namespace, OperatorNamespace, check_name
-from specdec.tools.cli.completion import resources
+from specdec.tools.cli.cluster_options import (
+    KubeContext,
+    Namespace,
+    OperatorNamespace,
+    ResourceName,
+    check_name,
+)
 
 if TYPE_CHECKING:
     from specdec.tools.inspect.report.packing import Material
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
 def report(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A SpeculativeModel.", autocompletion=resources)],
+    name: ResourceName,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Archive; default: specdec-report-NAME-TIME.tar.gz."),

@@ -48,7 +48,7 @@ def speculate(
     draft_model: DraftModel = None,
     max_tokens: opt.MaxTokens = 64,
     draft_tokens: Annotated[int, typer.Option(help="Draft tokens per round; 0: off.")] = 4,
-    concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 16,
+    concurrency: opt.ConcurrentPrompts = 16,
     use_draft_logits: UseDraftLogits = False,
     draft_logits: DraftLogits = False,
     accepted_logits: AcceptedLogits = False,

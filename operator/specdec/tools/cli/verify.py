@@ -88,7 +88,7 @@ def verify(
     draft_tokens: DraftTokens = None,
     against: AgainstOption = None,
     client_loop: ClientLoop = False,
-    concurrency: Annotated[int, typer.Option(help="Concurrent prompts.")] = 8,
+    concurrency: opt.ConcurrentPrompts = 8,
     timeout: opt.Timeout = 120.0,
     tls: opt.Tls = False,
     root: opt.Root = None,
@@ -97,7 +97,7 @@ def verify(
     header: opt.Headers = None,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: opt.AsObject = False,
 ) -> None:
     """Compare outputs with those of the target alone.
 
