@@ -87,6 +87,33 @@ async def left(script: Script, ended: Callable[[], bool], model: str = BLS) -> N
         server.stop(None)
 
 
+async def test_answers_that_are_not_read_do_not_hold_up_others() -> None:
+    sent = 0
+
+    def large() -> Iterator[str]:
+        nonlocal sent
+        while True:
+            yield "x" * 8192
+            sent += 1
+
+    script = Script()
+    server, url = fake_server.serve(script)
+    try:
+        async with AsyncExitStack() as stack:
+            triton = await stack.enter_async_context(Triton(Connection(url), BLS, REQUESTS))
+            served = await triton.served()
+            for _ in range(3):
+                script.chunks = large()
+                unread = triton.pieces(Request("p"), served)
+                await anext(await stack.enter_async_context(aclosing(unread)))
+            # A window has 64 KiB.
+            await asyncio.to_thread(until, lambda: sent >= 3 * 7, lambda: f"{sent} were sent")
+            script.chunks = ("new",)
+            assert [piece.text async for piece in triton.pieces(Request("p"), served)] == ["new"]
+    finally:
+        server.stop(None)
+
+
 async def test_request_of_a_client_that_left_is_stopped_and_not_cancelled() -> None:
     """A cancelled stream can crash Triton 2.51, or block all of its streams."""
     script = Script(chunks=endless(), inputs=(*INPUTS, "stop"))
