@@ -1,6 +1,7 @@
 """Run an endpoint by uvicorn: the options that all endpoints share, its ports, and its end."""
 
 import argparse
+import os
 import signal
 import socket
 import sys
@@ -99,7 +100,8 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise OSError(f"cannot listen on {host}:{port} ({error.strerror}); free it") from error
+        cause = os.strerror(error.errno or 0)
+        raise OSError(f"cannot listen on {host}:{port} ({cause}); free it") from error
 
 
 class _Server(uvicorn.Server):
