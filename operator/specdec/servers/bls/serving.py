@@ -1,5 +1,7 @@
 """How the operator runs tritonserver with engines and the BLS."""
 
+from functools import partial
+
 from specdec.servers.kind import Probing, Serving, Start, Stopping
 from specdec.triton import launch, probes
 from specdec.triton.model_names import DRAFT, TARGET
@@ -22,12 +24,12 @@ def command(start: Start) -> list[str]:
     )
 
 
-def programs(probing: Probing) -> Programs:
-    """The probes ask each engine for a token."""
+def programs(token: Token, probing: Probing) -> Programs:
+    """The probes ask each model for a token."""
     return probes.programs(
         probing.launch,
         probing.engines,
-        TOKEN,
+        token,
         attempt_seconds=probing.attempt_seconds,
         patience_seconds=probing.patience_seconds,
         tls=probing.tls,
@@ -50,7 +52,7 @@ SERVING = Serving(
     models={"target": TARGET, "draft": DRAFT},
     command=command,
     environment=launch.environment,
-    probes=programs,
+    probes=partial(programs, TOKEN),
     pre_stop=pre_stop,
     files=(
         "alive.py",
