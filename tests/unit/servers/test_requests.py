@@ -119,7 +119,8 @@ def test_the_llm_api_gets_its_own_names_as_the_repository_declares_them() -> Non
     [
         ({"temperature": 1.0}, "has no input temperature"),
         ({"chat": True}, "leave out --chat"),
-        ({"draft_tokens": 2}, "drafts inside its engine"),
+        ({"draft_tokens": 2}, "drafts inside its engine, and has no input num_draft_tokens"),
+        ({"use_draft_logits": True}, "has no input use_draft_logits; leave it out"),
     ],
 )
 def test_the_llm_api_refuses_what_it_lacks(change: dict[str, Any], message: str) -> None:

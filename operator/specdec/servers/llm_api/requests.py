@@ -27,6 +27,7 @@ _NAMES = {
 }
 # Releases that lack these inputs have the requested value as their default.
 _LEFT_OUT = {f"{_PREFIX}exclude_input_from_output", f"{_PREFIX}return_perf_metrics"}
+_DRAFTS = ("num_draft_tokens", "use_draft_logits")
 _REASON = "return_finish_reason"
 
 
@@ -45,13 +46,13 @@ class LlmApiRequests(Requests):
     def encode(self, request: Request, declared: Declaration) -> TensorCall:
         """Tensors of shape [n], by the names of the LLM API's sampling parameters."""
         refuse_chat(request)
-        if request.draft_tokens is not None or request.use_draft_logits is not None:
-            raise BadRequestError(
-                f"model {request.model} drafts inside its engine, and no request changes that; "
-                "leave out draft tokens and draft logits"
-            )
         tensors: dict[str, Tensor] = {}
         for name, value in request.fields({"return_perf_metrics"}):
+            if name in _DRAFTS:
+                raise BadRequestError(
+                    f"model {request.model} drafts inside its engine, and has no input {name}; "
+                    "leave it out"
+                )
             own = _NAMES.get(name, f"{_PREFIX}{name}")
             if own in declared.inputs:
                 tensors[own] = value
