@@ -30,7 +30,7 @@ __all__ = [
     "measured",
     "merge",
 ]
-__all__ += ["resource", "source", "waiting"]
+__all__ += ["resource", "settled", "source", "waiting"]
 
 IMAGES = Images(operator="example.com/specdec/operator:1", reference="example.com/specdec/ref:1")
 FACTS: Json = {
@@ -140,6 +140,13 @@ class World(simulated_cluster.SimulatedCluster):
     def settle(self, result: Callable[[str], Json] | None = None) -> None:
         """Let Jobs and pods succeed until nothing is left to do; `result` gives a Job's result."""
         super().settle(result or (lambda component: fetched() if component == "fetch" else {}))
+
+
+def settled(cr: Json) -> World:
+    """Return the cluster of a resource, after everything has succeeded."""
+    world = World(cr)
+    world.settle()
+    return world
 
 
 def waiting(reason: str, message: str, image: str = "example.com/x:1") -> Json:

@@ -11,7 +11,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.pytorch import memory
 from specdec.pipeline.validation import compatibility
-from support.simulated_cluster import FACTS, World
+from support.simulated_cluster import FACTS, World, settled
 from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 
 
@@ -263,8 +263,7 @@ def test_memory_of_a_draft_is_on_the_gpus_of_the_target() -> None:
 
 
 def test_nothing_is_built_and_the_server_answers_with_text() -> None:
-    world = World(pytorch("DraftTarget"))
-    world.settle()
+    world = settled(pytorch("DraftTarget"))
     assert world.condition("Available")["status"] == "True", world.cr["status"]
     assert world.named("engine") == []
     (deployment,) = [o for (kind, _), o in world.ever_applied.items() if kind == "Deployment"]

@@ -11,7 +11,7 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import fetch, pod, repository, storage
 from specdec.desired.pod import Container, Placement, Volume
-from support.simulated_cluster import World, fetched, resource
+from support.simulated_cluster import World, fetched, resource, settled
 
 SHARED = Volume("models", "uid", single_node=False)
 LOCAL = Volume("models", "uid", single_node=True)
@@ -71,8 +71,7 @@ def test_a_single_node_volume_keeps_its_pods_together() -> None:
 
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])
 def test_every_pod_of_a_claim_carries_its_label(mode: str) -> None:
-    world = World(resource(storage={"size": "1Gi", "accessMode": mode}))
-    world.settle()
+    world = settled(resource(storage={"size": "1Gi", "accessMode": mode}))
     templates = [o["spec"]["template"] for o in world.ever_applied.values() if is_workload(o)]
     on_claim = [t for t in templates if "models" in {v["name"] for v in t["spec"]["volumes"]}]
     assert (len(templates), len(on_claim)) == (6, 5), "the verification needs no volume"
@@ -87,8 +86,7 @@ def is_workload(obj: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("user", ["Fixed", "Assigned"])
 def test_all_pods_have_the_account_and_the_user_of_the_resource(user: str) -> None:
-    world = World(resource(pods={"serviceAccountName": "models", "user": user}))
-    world.settle()
+    world = settled(resource(pods={"serviceAccountName": "models", "user": user}))
     templates = [o["spec"]["template"] for o in world.ever_applied.values() if is_workload(o)]
     assert len(templates) == 6
     for template in templates:
@@ -164,8 +162,7 @@ def test_another_account_fetches_again() -> None:
     """A changed service account gives a new fetch Job, so a failed fetch runs again with it."""
     jobs = set()
     for pods in ({}, {"serviceAccountName": "models"}):
-        world = World(resource(pods=pods))
-        world.settle()
+        world = settled(resource(pods=pods))
         jobs |= {name for kind, name in world.ever_applied if kind == "Job" and "fetch" in name}
     assert len(jobs) == 2
 
@@ -221,8 +218,7 @@ def test_the_repository_s_hash_follows_files_engines_and_volume() -> None:
 def test_job_names_fit_into_a_label() -> None:
     cr = resource()
     cr["metadata"]["name"] = "m" * 40
-    world = World(cr)
-    world.settle()
+    world = settled(cr)
     assert all(len(name) <= 63 for name in world.jobs)
 
 

@@ -5,14 +5,13 @@ from typing import Any
 from specdec.api.model import SpeculativeModel
 from specdec.desired import network, policy
 from specdec.images.openai.__main__ import _parser
-from support.simulated_cluster import World, resource
+from support.simulated_cluster import resource, settled
 
 Json = dict[str, Any]
 
 
 def pod(serving: Json, **spec: Any) -> Json:
-    world = World(resource(serving=serving, **spec))
-    world.settle()
+    world = settled(resource(serving=serving, **spec))
     (body,) = [b for (kind, _), b in world.ever_applied.items() if kind == "Deployment"]
     result: Json = body["spec"]["template"]["spec"]
     return result

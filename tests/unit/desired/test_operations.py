@@ -15,7 +15,7 @@ from specdec.desired.serving import Revision
 from specdec.pipeline import validation
 from specdec.triton.layout import PLAIN
 from support.golden_cases import resource as case
-from support.simulated_cluster import IMAGES, World, resource
+from support.simulated_cluster import IMAGES, resource, settled
 
 VOLUME = Volume("models", "uid", single_node=False)
 TAG = {"labels": {"team": "search"}, "annotations": {"note": "kept"}}
@@ -157,8 +157,7 @@ KINDS = ("jobs", "jobPods", "servers", "serverPods", "services")
 
 def tagged(*kinds: str) -> set[tuple[str, str]]:
     """Return kind and part (object or pod) of everything with the tag."""
-    world = World(resource(metadata=dict.fromkeys(kinds, TAG)))
-    world.settle()
+    world = settled(resource(metadata=dict.fromkeys(kinds, TAG)))
     parts = {
         (kind, part): meta
         for (kind, _), body in world.ever_applied.items()
@@ -191,8 +190,7 @@ def test_tags_reach_children_of_their_kind_alone(kind: str, where: tuple[str, st
 
 
 def test_every_job_is_tagged_and_joining_one_keeps_its_tags() -> None:
-    world = World(resource(metadata={"jobs": TAG}))
-    world.settle()
+    world = settled(resource(metadata={"jobs": TAG}))
     labels = [job["metadata"]["labels"] for job in world.jobs.values()]
     assert len(labels) == 5
     assert all(item["team"] == "search" for item in labels)

@@ -19,15 +19,14 @@ from specdec.tools.dry_run.summary import summary
 from specdec.triton.launch import program_path
 from support.golden_cases import CASES, generated
 from support.planned_samples import planned
-from support.simulated_cluster import IMAGES, World
+from support.simulated_cluster import IMAGES, settled
 from unit.backends.pytorch_cases import Json, put, pytorch
 
 DOCKERFILE = (Path(__file__).parents[3] / "Dockerfile").read_text("utf-8")
 
 
 def server_pod(cr: Json) -> Json:
-    world = World(cr)
-    world.settle()
+    world = settled(cr)
     (body,) = [b for (kind, _), b in world.ever_applied.items() if kind == "Deployment"]
     result: Json = body["spec"]["template"]["spec"]
     return result

@@ -7,7 +7,7 @@ import pytest
 
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement, network, policy
-from support.simulated_cluster import World, resource
+from support.simulated_cluster import World, resource, settled
 from unit.pipeline.test_group import served
 from unit.pipeline.test_two_servers import two_servers
 
@@ -24,12 +24,6 @@ Json = dict[str, Any]
 
 def model(serving: Json, **spec: Any) -> SpeculativeModel:
     return SpeculativeModel.parse(resource(serving=serving, **spec))
-
-
-def settled(serving: Json) -> World:
-    world = World(resource(serving=serving))
-    world.settle()
-    return world
 
 
 def pod(body: Json) -> Json:
@@ -63,7 +57,7 @@ def plan(body: Json) -> Json:
 
 
 def test_a_server_mounts_what_its_arguments_name() -> None:
-    world = settled(KNOWN)
+    world = settled(resource(serving=KNOWN))
     assert world.deployment is not None
     spec = pod(world.deployment)
     container = spec["containers"][0]
@@ -88,7 +82,7 @@ def test_a_server_mounts_what_its_arguments_name() -> None:
 
 def test_the_certificate_container_cannot_read_the_key() -> None:
     """The watcher mounts whole folders: the kubelet never updates a file mounted by subPath."""
-    world = settled(KNOWN)
+    world = settled(resource(serving=KNOWN))
     assert world.deployment is not None
     spec = pod(world.deployment)
     server, watcher = spec["containers"]
@@ -109,7 +103,7 @@ def test_the_certificate_container_cannot_read_the_key() -> None:
 
 def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
     """A required variable with the certificate reveals a missing Secret, not the volume."""
-    world = settled(OPEN)
+    world = settled(resource(serving=OPEN))
     assert world.deployment is not None
     spec = pod(world.deployment)
     (env,) = [item for item in spec["containers"][0]["env"] if "valueFrom" in item]
@@ -118,7 +112,7 @@ def test_a_missing_secret_is_seen_in_the_status_of_the_pod() -> None:
 
 
 def test_measuring_jobs_see_only_the_public_part() -> None:
-    body = job(settled(OPEN))
+    body = job(settled(resource(serving=OPEN)))
     mount, volume = parts(pod(body), "tls")
     assert (volume["secret"]["secretName"], keys(volume)) == ("pair-tls", {"ca.crt": "ca.crt"})
     assert plan(body)["tls"] == {"authority": f"{mount['mountPath']}/ca.crt"}
@@ -126,7 +120,7 @@ def test_measuring_jobs_see_only_the_public_part() -> None:
 
 
 def test_measuring_jobs_have_a_client_certificate_where_servers_require_one() -> None:
-    body = job(settled(KNOWN))
+    body = job(settled(resource(serving=KNOWN)))
     assert keys(parts(pod(body), "tls")[1]) == {"ca.crt": "ca.crt"}
     mount, volume = parts(pod(body), "client")
     assert volume["secret"]["secretName"] == "verifier"
@@ -139,7 +133,7 @@ def test_measuring_jobs_have_a_client_certificate_where_servers_require_one() ->
 
 
 def test_no_other_container_sees_the_secrets() -> None:
-    world = settled(KNOWN)
+    world = settled(resource(serving=KNOWN))
     seen = {
         kind if kind != "Job" else body["metadata"]["labels"]["app.kubernetes.io/component"]
         for (kind, _), body in world.ever_applied.items()
@@ -165,8 +159,7 @@ def test_clients_find_the_encrypted_port_alone() -> None:
 
 
 def test_both_of_two_servers_have_tls() -> None:
-    world = World(two_servers(**OPEN))
-    world.settle()
+    world = settled(two_servers(**OPEN))
     for name in ("pair", "pair-draft"):
         spec = pod(world.deployments[name])
         assert "--grpc-use-ssl=true" in spec["containers"][0]["command"]
@@ -201,5 +194,5 @@ def test_a_change_of_tls_measures_again(which: str) -> None:
 
 
 def test_no_object_mentions_tls_without_it() -> None:
-    world = settled({})
+    world = settled(resource(serving={}))
     assert not [body for body in world.ever_applied.values() if "tls" in json.dumps(body)]

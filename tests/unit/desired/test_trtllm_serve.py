@@ -13,7 +13,7 @@ from specdec.desired import measurement, network, policy, programs
 from specdec.images.openai.proxy.__main__ import _parser
 from specdec.pipeline import validation
 from specdec.pipeline.stages import verification_result
-from support.simulated_cluster import IMAGES, World
+from support.simulated_cluster import IMAGES, settled
 from unit.backends.pytorch_cases import Json, put, pytorch
 
 # Flags of trtllm-serve, each with the key of the options file.
@@ -36,8 +36,7 @@ def model(*change: Any) -> SpeculativeModel:
 
 
 def pod(cr: Json) -> Json:
-    world = World(cr)
-    world.settle()
+    world = settled(cr)
     (body,) = [b for (kind, _), b in world.ever_applied.items() if kind == "Deployment"]
     result: Json = body["spec"]["template"]["spec"]
     return result
@@ -142,8 +141,7 @@ def test_faults_of_triton_are_no_warning_where_it_does_not_run() -> None:
     reasons = {}
     for frontend in ("Triton", "TrtllmServe"):
         cr = put(put(pytorch("NGram"), "runtime.image", old), "runtime.frontend", frontend)
-        world = World(cr)
-        world.settle()
+        world = settled(cr)
         reasons[frontend] = world.condition("Accepted")["reason"]
     assert reasons == {"Triton": "BelowFixLevel", "TrtllmServe": "Valid"}
 

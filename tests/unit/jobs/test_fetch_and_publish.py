@@ -17,7 +17,7 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS
 from specdec.triton import library
 from support.oracle import Tiny
-from support.simulated_cluster import World, resource
+from support.simulated_cluster import World, resource, settled
 from unit.jobs.checkpoints import tokenizer
 
 LIMITS = {"maxBatchSize": 4, "maxInputLen": 64, "maxSeqLen": 128}
@@ -167,8 +167,7 @@ def test_jobs_serve_checkpoints_of_the_own_claim_in_place(tmp_path: Path) -> Non
 
 
 def test_python_models_are_published() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     volumes = world.jobs[world.job("publish")]["spec"]["template"]["spec"]["volumes"]
     paths = {i["path"] for v in volumes for i in v.get("configMap", {}).get("items", [])}
     for model in ("preprocessing", "postprocessing"):

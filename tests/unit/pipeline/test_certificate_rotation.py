@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from specdec.api import names
-from support.simulated_cluster import World, resource
+from support.simulated_cluster import World, resource, settled
 from unit.pipeline.test_group import served
 
 TLS: dict[str, Any] = {"tls": {"secretName": "pair-tls"}}
@@ -20,9 +20,7 @@ def line(started: object, now: object, at: object = 1.5) -> str:
 @pytest.fixture
 def world() -> World:
     """Return a world whose service has TLS and serves."""
-    world = World(resource(serving=TLS))
-    world.settle()
-    return world
+    return settled(resource(serving=TLS))
 
 
 def log_lines(world: World, **logs: str) -> None:

@@ -1,21 +1,22 @@
 """The stages from an empty cluster to a serving resource, and changes that need a new build."""
 
-from typing import Any
-
 from specdec.api import conditions
 from specdec.api.conditions import OPTIONAL, Type
-from support.simulated_cluster import FACTS, World, fetched, limits, measured, resource, source
+from support.simulated_cluster import (
+    FACTS,
+    World,
+    fetched,
+    limits,
+    measured,
+    resource,
+    settled,
+    source,
+)
 
 
 def kinds(world: World) -> list[str]:
     assert world.last is not None
     return [obj["kind"] for obj in world.last.apply]
-
-
-def settled(**spec: Any) -> World:
-    world = World(resource(**spec))
-    world.settle()
-    return world
 
 
 def test_stages_run_in_order() -> None:
@@ -74,7 +75,7 @@ def test_status_always_has_all_conditions() -> None:
 
 
 def test_results_outlive_their_jobs() -> None:
-    world = settled()
+    world = settled(resource())
     world.jobs.clear()
     world.pods.clear()
 
@@ -85,7 +86,7 @@ def test_results_outlive_their_jobs() -> None:
 
 
 def test_other_draft_tokens_build_nothing_but_publish() -> None:
-    world = settled()
+    world = settled(resource())
     before = set(world.named("engine"))
     world.spec["speculation"]["draftTokens"] = 2
 
@@ -101,7 +102,7 @@ def test_other_draft_tokens_build_nothing_but_publish() -> None:
 
 
 def test_another_max_seq_len_builds_while_the_old_pods_serve() -> None:
-    world = settled()
+    world = settled(resource())
     deployment, served = world.deployment, world.cr["status"]["serving"]["revision"]
     world.spec["target"]["limits"] = limits(maxSeqLen=500)
 
@@ -123,7 +124,7 @@ def test_another_max_seq_len_builds_while_the_old_pods_serve() -> None:
 
 
 def test_repositories_are_deleted_once_nothing_serves_them() -> None:
-    world = settled()
+    world = settled(resource())
     first = world.job("publish")
     world.spec["speculation"]["draftTokens"] = 2
     world.step()
@@ -156,7 +157,7 @@ def test_another_source_fetches_again_and_stops_the_old_fetch() -> None:
 
 
 def test_finished_fetches_of_other_sources_are_deleted() -> None:
-    world = settled()
+    world = settled(resource())
     old = world.job("fetch")
     world.spec["target"]["source"]["pvc"]["path"] = "elsewhere"
     world.step()
@@ -166,7 +167,7 @@ def test_finished_fetches_of_other_sources_are_deleted() -> None:
 
 
 def test_new_volume_of_the_same_name_forgets_all_results() -> None:
-    world = settled()
+    world = settled(resource())
     world.bind(uid="another-claim")
 
     world.step()
@@ -176,7 +177,7 @@ def test_new_volume_of_the_same_name_forgets_all_results() -> None:
 
 
 def test_an_engine_on_the_volume_needs_no_job() -> None:
-    first = settled()
+    first = settled(resource())
     keys = [e["key"][:16] for e in first.cr["status"]["engines"]]
     second = World(resource())
     second.cr["metadata"] |= {"name": "other", "uid": "uid-other"}
@@ -191,7 +192,7 @@ def test_an_engine_on_the_volume_needs_no_job() -> None:
 
 
 def test_engine_missing_from_the_volume_is_built_again() -> None:
-    world = settled()
+    world = settled(resource())
     world.spec["speculation"]["draftTokens"] = 2
     world.step()
     publish = next(n for n in world.named("publish") if "status" not in world.jobs[n])
@@ -249,14 +250,16 @@ def test_each_condition_has_a_reason_that_is_documented_for_it() -> None:
 
 
 def test_the_status_lists_facts_without_nulls() -> None:
-    world = settled()
+    world = settled(resource())
     facts = world.cr["status"]["models"][0]["facts"]
     assert facts == {k: v for k, v in FACTS.items() if v is not None}
 
 
 def test_sources_may_be_on_the_storage_claim() -> None:
     spec = {"source": {"pvc": {"claimName": "mine", "path": "t"}}, "limits": limits()}
-    world = settled(target=spec, speculation={"method": "None"}, storage={"existingClaim": "mine"})
+    world = settled(
+        resource(target=spec, speculation={"method": "None"}, storage={"existingClaim": "mine"})
+    )
     volumes = world.jobs[world.job("fetch")]["spec"]["template"]["spec"]["volumes"]
     claims = [v["persistentVolumeClaim"]["claimName"] for v in volumes if "emptyDir" not in v]
     assert claims == ["mine"], "a pod with two volumes of one claim never starts"

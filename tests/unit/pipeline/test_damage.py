@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specdec.pipeline.decide import decide
-from support.simulated_cluster import NOW, World, fetched, resource
+from support.simulated_cluster import NOW, World, fetched, resource, settled
 from unit.pipeline.test_group import served
 from unit.pipeline.test_optional_objects import ABLE, ACTIVE, BY_HPA
 
@@ -17,9 +17,7 @@ DAMAGE = "the draft engine bbbb: rank0.engine has other content"
 
 @pytest.fixture
 def world() -> World:
-    world = World(resource())
-    world.settle()
-    return world
+    return settled(resource())
 
 
 def wait(
@@ -246,8 +244,7 @@ def test_leader_of_a_group_reports_damage() -> None:
 
 
 def test_pod_that_starts_beside_ready_ones_may_report_damage() -> None:
-    world = World(resource(serving={"replicas": 2, "scaling": BY_HPA}))
-    world.settle()
+    world = settled(resource(serving={"replicas": 2, "scaling": BY_HPA}))
     for scaler in world.optional_objects.values():
         scaler["status"] = {"conditions": [ABLE, ACTIVE]}
     assert world.step().requeue_after is None
@@ -277,8 +274,7 @@ def test_suspended_resource_repairs_nothing(world: World) -> None:
 
 def test_repair_is_not_reported_as_a_previous_revision_that_serves() -> None:
     """The pods that serve during the rebuild have the desired revision."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     assert world.deployment is not None
     world.pods.append(pod("pair-abc", world.deployment["spec"]["template"], NOW))
     missing = "the list of the repository's files, which is missing (.manifest-f.json)"

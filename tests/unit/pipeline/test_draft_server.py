@@ -8,7 +8,7 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import disruption, serving
 from specdec.pipeline import validation
-from support.simulated_cluster import IMAGES, World
+from support.simulated_cluster import IMAGES, World, settled
 from unit.pipeline.tensorrt import Json, engines, put
 from unit.pipeline.test_two_servers import DRAFT, two_servers
 
@@ -22,12 +22,6 @@ def own_server(drafts: int | None = None, product: str = L4, **served: object) -
     if drafts is not None:
         put(cr, f"{OWN}.replicas", drafts)
     return cr
-
-
-def settled(cr: Json) -> World:
-    world = World(cr)
-    world.settle()
-    return world
 
 
 def replicas(world: World) -> dict[str, int]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from specdec.pipeline.decide import Decision, decide
-from support.simulated_cluster import NOW, World, resource
+from support.simulated_cluster import NOW, World, resource, settled
 
 
 def decided(world: World, endpoints: dict[str, int]) -> Decision:
@@ -16,8 +16,7 @@ def decided(world: World, endpoints: dict[str, int]) -> Decision:
 
 def served(seconds: float) -> World:
     """Return a serving world with a pod that has been ready for this many seconds."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     assert world.deployment is not None
     since = (NOW - timedelta(seconds=seconds)).isoformat()
     template = world.deployment["spec"]["template"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from specdec.backends.tensorrt import image
-from support.simulated_cluster import World, fetched
+from support.simulated_cluster import World, fetched, settled
 from unit.pipeline.tensorrt import Json, built, engines, facts, put, tensorrt
 from unit.status_schema import refusals
 
@@ -156,8 +156,7 @@ def test_an_image_that_differs_is_a_reason_with_the_sentence() -> None:
 def test_what_the_job_expects_depends_on_the_release_alone() -> None:
     """Resources share the ConfigMap of a build, so it must not depend on a resource."""
     for method in ("None", "DraftTarget"):
-        world = World(tensorrt(method))
-        world.settle()
+        world = settled(tensorrt(method))
         for job in world.named("engine"):
             expected = world.config_maps[job]["data"]["image.json"]
             assert json.loads(expected) == image.expectations("0.19.0")

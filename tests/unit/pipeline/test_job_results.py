@@ -14,7 +14,7 @@ from specdec.pipeline.decide import Decision, decide
 from specdec.pipeline.job_results import MOST_CHARACTERS, Result, result
 from specdec.pipeline.observed import job_state
 from support.effort import examples
-from support.simulated_cluster import World, ended, fetched, measured, resource
+from support.simulated_cluster import World, ended, fetched, measured, resource, settled
 from unit.status_schema import refusals
 
 Json = dict[str, Any]
@@ -227,8 +227,7 @@ def test_undocumented_reason_of_a_job_is_replaced() -> None:
 
 
 def test_container_without_end_time_is_handled() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     unseen = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}
     status = {"terminated": {**unseen, "finishedAt": None}}
     world.deployments["pair"]["status"] = {}

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from specdec.api.model import SpeculativeModel
 from specdec.desired import measurement
-from support.simulated_cluster import World, resource
+from support.simulated_cluster import World, resource, settled
 from unit.backends.engine_key_fields import BUILD, NEITHER, RUN
 from unit.backends.pytorch_cases import pytorch
 from unit.pipeline.tensorrt import put, tensorrt
@@ -88,8 +88,7 @@ def measured(cr: Json) -> dict[str, tuple[str, Json]]:
     """Return hash and requests of each measurement; empty if this backend refuses the resource."""
     try:
         SpeculativeModel.parse(cr)
-        world = World(cr)
-        world.settle()
+        world = settled(cr)
     except (ValidationError, RuntimeError):
         return {}
     plans = {}

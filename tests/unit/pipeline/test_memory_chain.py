@@ -6,15 +6,14 @@ from typing import Any
 from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import AcceptedReason, CommonReason, MemoryReason
 from specdec.pipeline import summary
-from support.simulated_cluster import FACTS, World, fetched, resource, source
+from support.simulated_cluster import FACTS, World, fetched, resource, settled, source
 from unit.pipeline.public import alone, spec
 
 A10, H100 = "NVIDIA-A10", "NVIDIA-H100-80GB-HBM3"
 
 
 def test_a_cpu_backend_needs_no_plan() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
 
     assert world.condition("MemoryFits")["reason"] == "NotNeeded"
     assert "memory" not in world.cr["status"]["plan"]

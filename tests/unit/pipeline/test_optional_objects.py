@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from specdec.api import names
-from support.simulated_cluster import World, fetched, resource
+from support.simulated_cluster import World, fetched, resource, settled
 
 METRIC = {"type": "Pods", "name": "queue", "target": "2"}
 GATEWAYS = {"gateway": {"parentRefs": [{"name": "a"}, {"name": "b"}]}}
@@ -22,9 +22,7 @@ HPA, KEDA = ("HorizontalPodAutoscaler", "pair"), ("ScaledObject", "pair")
 
 
 def served(**serving: Any) -> World:
-    world = World(resource(serving=serving))
-    world.settle()
-    return world
+    return settled(resource(serving=serving))
 
 
 def remembered(world: World) -> str:
@@ -175,8 +173,7 @@ def parent(accepted: str, resolved: str = "True") -> dict[str, Any]:
 def test_route_ready_reports_the_route(
     networking: dict[str, Any], status: dict[str, Any], expected: str, text: str
 ) -> None:
-    world = World(resource(networking=networking))
-    world.settle()
+    world = settled(resource(networking=networking))
     (key,) = world.optional_objects
     world.optional_objects[key]["status"] = status
     world.step()
@@ -187,8 +184,7 @@ def test_route_ready_reports_the_route(
 
 
 def test_ingress_replaces_a_route() -> None:
-    world = World(resource(networking=GATEWAYS))
-    world.settle()
+    world = settled(resource(networking=GATEWAYS))
     world.spec["networking"] = INGRESS
     world.step()
     assert set(world.optional_objects) == {("Ingress", "pair")}

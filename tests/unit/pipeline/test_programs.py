@@ -4,13 +4,7 @@ from unittest.mock import patch
 
 from specdec.desired import programs
 from specdec.triton import launch
-from support.simulated_cluster import World, resource
-
-
-def settled() -> World:
-    world = World(resource())
-    world.settle()
-    return world
+from support.simulated_cluster import World, resource, settled
 
 
 def config_maps(world: World) -> list[str]:
@@ -29,14 +23,14 @@ def other_release(name: str) -> str:
 
 
 def test_programs_are_applied_before_the_deployment() -> None:
-    world = settled()
+    world = settled(resource())
     assert world.last is not None
     kinds = [item["metadata"]["name"] for item in world.last.apply]
     assert kinds.index(programs.name(world.model())) < kinds.index("pair")
 
 
 def test_deleted_programs_are_created_again() -> None:
-    world = settled()
+    world = settled(resource())
     (name,) = config_maps(world)
     world.delete("ConfigMap", name)
     world.step()
@@ -44,7 +38,7 @@ def test_deleted_programs_are_created_again() -> None:
 
 
 def test_deleted_programs_are_created_again_while_another_revision_is_built() -> None:
-    world = settled()
+    world = settled(resource())
     (name,) = config_maps(world)
     world.spec["speculation"]["maxDraftTokens"] = 6
     world.step()
@@ -55,7 +49,7 @@ def test_deleted_programs_are_created_again_while_another_revision_is_built() ->
 
 
 def test_upgrade_keeps_old_programs_until_no_pod_mounts_them() -> None:
-    world = settled()
+    world = settled(resource())
     add_server_pod(world)
     (old,) = config_maps(world)
     with patch.object(launch, "program", other_release):
@@ -70,7 +64,7 @@ def test_upgrade_keeps_old_programs_until_no_pod_mounts_them() -> None:
 
 
 def test_upgrade_during_a_build_leaves_the_live_programs_alone() -> None:
-    world = settled()
+    world = settled(resource())
     (old,) = config_maps(world)
     world.spec["speculation"]["maxDraftTokens"] = 6
     with patch.object(launch, "program", other_release):

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 from specdec.api import names
-from support.simulated_cluster import NOW, World, resource, waiting
+from support.simulated_cluster import NOW, World, resource, settled, waiting
 
 
 def deployed(**spec: Any) -> World:
     """Return a world whose Deployment was just created and has no ready pod."""
-    world = World(resource(**spec))
-    world.settle()
+    world = settled(resource(**spec))
     deployment = world.deployment
     assert deployment is not None
     generation = deployment["metadata"]["generation"]
@@ -239,8 +238,7 @@ def test_message_of_a_paused_rollout_has_the_command_to_resume() -> None:
 
 def test_old_counts_do_not_make_a_service_available() -> None:
     """After a change of the pod template, the Deployment's counts still describe the old pods."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     world.spec["serving"] = {"sharedMemory": "3Gi"}
 
     world.step()
@@ -255,8 +253,7 @@ def test_old_counts_do_not_make_a_service_available() -> None:
 @pytest.mark.parametrize("change", ["labels", "annotations"])
 def test_old_counts_do_not_end_availability(change: str) -> None:
     """The API server also increases a Deployment's generation when its annotations change."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     assert world.deployment is not None
     generation = world.deployment["metadata"]["generation"]
     world.spec["metadata"] = {"servers": {change: {"team": "a"}}}
@@ -270,8 +267,7 @@ def test_old_counts_do_not_end_availability(change: str) -> None:
 
 
 def test_available_waits_for_all_replicas() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     world.spec["serving"] = {"replicas": 2}
 
     world.step()

@@ -6,18 +6,16 @@ import pytest
 
 from specdec.api import names
 from specdec.pipeline.decide import decide
-from support.simulated_cluster import World, limits, resource, source
+from support.simulated_cluster import World, limits, resource, settled, source
 
 
 def test_zero_replicas_are_not_deployed() -> None:
-    world = World(resource(serving={"replicas": 0}))
-    world.settle()
+    world = settled(resource(serving={"replicas": 0}))
     assert world.condition("Ready")["reason"] == "NotDeployed"
 
 
 def test_suspension_deletes_pods_and_keeps_engines() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     world.spec["suspend"] = True
 
     decision = world.step()
@@ -53,8 +51,7 @@ def test_suspension_stops_unfinished_jobs_and_makes_none() -> None:
 
 
 def test_suspension_during_a_build_deletes_the_live_pods() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     served = world.cr["status"]["serving"]["revision"]
     world.spec["target"]["limits"]["maxSeqLen"] = 400
     world.spec["suspend"] = True
@@ -69,8 +66,7 @@ def test_suspension_during_a_build_deletes_the_live_pods() -> None:
 
 def test_scaling_does_not_wait_for_a_build() -> None:
     target = {"source": source("target"), "limits": limits(), "gpu": {"deviceIds": [0]}}
-    world = World(resource(target=target))
-    world.settle()
+    world = settled(resource(target=target))
     assert world.deployment is not None
     template = world.deployment["spec"]["template"]
     world.spec["target"]["limits"]["maxSeqLen"] = 400
@@ -99,8 +95,7 @@ def serving_pod(name: str) -> dict[str, Any]:
 
 
 def test_suspended_is_reported_only_when_no_pod_is_left() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     world.spec["suspend"] = True
     world.pods.append(serving_pod("pair-5d9-x2"))
     decision = world.step()
@@ -117,8 +112,7 @@ def test_suspended_is_reported_only_when_no_pod_is_left() -> None:
 
 def test_ended_jobs_of_a_deleted_claim_go_and_the_claim_is_not_reported_as_kept() -> None:
     """Their pods held the claim in Terminating for ever."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     assert world.claim is not None
     assert world.jobs
     world.claim["metadata"]["deletionTimestamp"] = "2026-01-02T03:09:05Z"
@@ -137,8 +131,7 @@ def test_ended_jobs_of_a_deleted_claim_go_and_the_claim_is_not_reported_as_kept(
 
 
 def test_a_refused_claim_comes_with_the_live_workload_to_scale() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
 
     def rescaled() -> list[int]:
         decision = decide(world.model(), world.observed(), world.images)
@@ -151,8 +144,7 @@ def test_a_refused_claim_comes_with_the_live_workload_to_scale() -> None:
 
 
 def test_columns_have_no_measurement_without_replicas() -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     columns = world.cr["status"]["columns"]
     assert {"acceptance", "speed"} <= set(columns)
     world.spec["serving"] = {"replicas": 0}
@@ -162,8 +154,7 @@ def test_columns_have_no_measurement_without_replicas() -> None:
 
 @pytest.mark.parametrize("patch", [{"suspend": True}, {"serving": {"replicas": 0}}])
 def test_the_status_names_no_serving_revision_without_a_pod(patch: dict[str, object]) -> None:
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     assert world.cr["status"]["serving"]["revision"]
     world.spec.update(patch)
     world.settle()
@@ -173,8 +164,7 @@ def test_the_status_names_no_serving_revision_without_a_pod(patch: dict[str, obj
 
 def test_new_claim_of_a_suspended_resource_keeps_no_engines() -> None:
     """An empty claim replaced a deleted one, and the engines were reported as kept."""
-    world = World(resource())
-    world.settle()
+    world = settled(resource())
     world.spec["suspend"] = True
     world.step()
     assert "engines and claim are kept" in world.condition("Ready")["message"]

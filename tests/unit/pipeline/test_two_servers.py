@@ -4,7 +4,7 @@ import pytest
 
 from specdec.api import names
 from specdec.triton import start
-from support.simulated_cluster import World, fetched, waiting
+from support.simulated_cluster import World, fetched, settled, waiting
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
 DRAFT = "speculation.draftTarget"
@@ -18,9 +18,7 @@ def two_servers(**serving: object) -> Json:
 
 @pytest.fixture
 def world() -> World:
-    world = World(two_servers())
-    world.settle()
-    return world
+    return settled(two_servers())
 
 
 def command(world: World, name: str) -> list[str]:
@@ -127,8 +125,7 @@ def test_draft_server_is_deleted_when_one_server_serves(world: World) -> None:
 
 
 def test_draft_server_is_created_with_the_new_revision() -> None:
-    world = World(tensorrt())
-    world.settle()
+    world = settled(tensorrt())
     served = command(world, "pair")
     put(put(world.cr, f"{DRAFT}.topology", "TwoServers"), f"{DRAFT}.placement", "Dedicated")
 

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from specdec.tools.dry_run.simulated_cluster import Json
-from support.simulated_cluster import NOW, World, fetched, resource
+from support.simulated_cluster import NOW, World, fetched, resource, settled
 
 
 @pytest.fixture
 def world() -> World:
-    world = World(resource())
-    world.settle()
-    return world
+    return settled(resource())
 
 
 def crash(world: World, at: datetime = NOW, **end: Any) -> None:
