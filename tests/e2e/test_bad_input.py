@@ -178,7 +178,7 @@ def test_server_startup_timeout_is_reported(world: World) -> None:
         ({"speculation": {"draftTokens": 9}}, "draftTokens"),
         ({"speculation": {"method": "Guess"}}, "Unsupported value"),
         ({"speculation": {"method": "MTP"}}, "only backend PyTorch drafts by this method"),
-        ({"speculation": {"method": "Eagle"}}, "backend does not support heads: choose"),
+        ({"speculation": {"method": "Eagle"}}, "only backend TensorRT drafts by this method"),
         ({"storage": {"size": "1Gi"}}, "existingClaim"),
         ({"storage": {"existingClaim": None}}, "existingClaim"),
     ],
