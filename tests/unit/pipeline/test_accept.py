@@ -34,7 +34,7 @@ BAD = [
     (
         speculation(maxDraftTokens=4, draftTokens=5, draftTarget={"draft": DRAFT}),
         "InvalidSpec",
-        "draftTokens is 5, above maxDraftTokens 4",
+        "spec.speculation.draftTokens: draftTokens must not exceed maxDraftTokens",
     ),
     (speculation(), "InvalidSpec", "set draftTarget.draft and maxDraftTokens"),
     (target(source={}), "InvalidSpec", "source of the target must be exactly one"),

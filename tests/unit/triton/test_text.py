@@ -107,7 +107,7 @@ def test_an_added_token_may_be_the_longest(tmp_path: Path) -> None:
     [(512, 37, 64 << 10), (8192, 128, 1 << 20), (0, 128, 1 << 20), (8192, 0, 1 << 20)],
 )
 def test_prompts_have_a_limit_of_bytes(max_seq_len: int, bytes_per_token: int, most: int) -> None:
-    limits = shared.Limits(max_seq_len, bytes_per_token)
+    limits = shared.TextLimits(max_seq_len, bytes_per_token)
     limits.prompts([b"short", b"a" * most], "text_input")
     with pytest.raises(shared.TextError) as refused:
         limits.prompts([b"short", b"a" * (most + 1)], "text_input")
@@ -118,25 +118,25 @@ def test_prompts_have_a_limit_of_bytes(max_seq_len: int, bytes_per_token: int, m
 
 
 def test_a_prompt_leaves_at_least_one_token() -> None:
-    shared.Limits(512, 37).tokens(511, "text_input")
-    shared.Limits(0, 37).tokens(10_000, "text_input")
+    shared.TextLimits(512, 37).tokens(511, "text_input")
+    shared.TextLimits(0, 37).tokens(10_000, "text_input")
     with pytest.raises(shared.TextError) as refused:
-        shared.Limits(512, 37).tokens(512, "text_input")
+        shared.TextLimits(512, 37).tokens(512, "text_input")
     assert str(refused.value) == (
         "text_input has 512 tokens, more than the limit of 511 for a prompt: send a shorter prompt"
     )
 
 
 def test_lists_have_limits_of_items_and_bytes() -> None:
-    shared.Limits.items([b"a" * 64] * 1024, "stop_words")
+    shared.TextLimits.items([b"a" * 64] * 1024, "stop_words")
     with pytest.raises(
         shared.TextError, match="stop_words has 1025 items, more than the limit of"
     ):
-        shared.Limits.items([b"a"] * 1025, "stop_words")
+        shared.TextLimits.items([b"a"] * 1025, "stop_words")
     with pytest.raises(
         shared.TextError, match="bad_words has 65537 bytes, more than the limit of"
     ):
-        shared.Limits.items(["é" * 32 * 1024, "a"], "bad_words")
+        shared.TextLimits.items(["é" * 32 * 1024, "a"], "bad_words")
 
 
 def test_a_sequence_length_that_is_no_number_is_named() -> None:

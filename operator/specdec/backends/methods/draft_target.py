@@ -39,23 +39,6 @@ def block(model: SpeculativeModel) -> DraftTarget:
     return own
 
 
-def ordered(model: SpeculativeModel, _: Images) -> Cause | None:
-    """draftTokens <= draftLengthCeiling <= maxDraftTokens."""
-    most, longest, length = lengths.built(model), ceiling(model), default(model)
-    if longest > most:
-        return invalid(
-            f"spec.speculation.draftTarget.draftLengthCeiling is {longest}, above maxDraftTokens "
-            f"{most}: lower it or raise maxDraftTokens"
-        )
-    if length > longest:
-        name = "maxDraftTokens" if longest == most else "draftTarget.draftLengthCeiling"
-        return invalid(
-            f"spec.speculation.draftTokens is {length}, above {name} {longest}: lower "
-            f"draftTokens or raise {name}"
-        )
-    return None
-
-
 def rows_fit(model: SpeculativeModel, _: Images) -> Cause | None:
     """rowsPerCall is at most a batch, and 1 where an engine sends one response a call."""
     field, rows = "spec.speculation.draftTarget.rowsPerCall", block(model).rows_per_call or 1
@@ -76,7 +59,7 @@ def rows_fit(model: SpeculativeModel, _: Images) -> Cause | None:
 class DraftTargetMethod(MethodDefinition):
     """The BLS or the client runs the loop; the target's engine takes draft tokens from outside."""
 
-    rules = (lengths.required, ordered, rows_fit)
+    rules = (lengths.required, rows_fit)
     needs_block = True
     build_mode = "draft_tokens_external"
     # Every round is a new request, whose input is the whole sequence so far.
