@@ -47,7 +47,7 @@ def draft_length(model: SpeculativeModel, role: str, prebuilt: Checkpoint | None
     `prebuilt` is the engine of the role, which may be built for more draft tokens.
     """
     built = methods.of(model).max_draft_len(model) if role == "target" else 0
-    return max(built, (prebuilt.facts.get("maxDraftLen") if prebuilt else 0) or 0)
+    return max(built, (prebuilt.facts.max_draft_len if prebuilt else 0) or 0)
 
 
 def engine_of_plan(

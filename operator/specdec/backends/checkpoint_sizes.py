@@ -1,8 +1,6 @@
 """The sizes of a checkpoint, from the facts that the fetch Job read, for the memory plan."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Sizes
 
@@ -16,11 +14,6 @@ FILE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WIDEST = 4
 # Experts per token where the facts lack their number.
 _EXPERTS = 2
-_NEEDED = ("vocabSize", "hiddenSize", "layers", "heads")
-_MORE = (
-    *("kvHeads", "headDim", "intermediateSize"),
-    *("expertsPerToken", "sharedExperts", "expertSize", "cacheWidth"),
-)
 # Larger than any model's numbers: a damaged configuration must not reach the arithmetic.
 _MOST = 10**8
 
@@ -33,7 +26,7 @@ def bytes_per_stored_parameter(
     A checkpoint that is already quantized keeps its format, so its files have the size of the
     engine; embedding and output projection are never quantized.
     """
-    quantized = checkpoint is not None and checkpoint.facts.get("quantization")
+    quantized = checkpoint is not None and checkpoint.facts.quantization
     if checkpoint is None or not quantized or not checkpoint.bytes or not sizes.body:
         return dtype_bytes
     ends = sizes.embedding * (1 if sizes.tied else 2) * AUTO_BYTES
@@ -48,14 +41,12 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
     size is known.
     """
     facts = checkpoint.facts
-    if any(not facts.get(name) for name in _NEEDED):
+    vocab, hidden, layers, heads = facts.vocab_size, facts.hidden_size, facts.layers, facts.heads
+    if not (vocab and hidden and layers and heads) or _is_absurd(facts):
         return None
-    if any(int(facts.get(name) or 0) > _MOST for name in (*_NEEDED, *_MORE)):
-        return None
-    vocab, hidden, layers, heads = (int(facts[name]) for name in _NEEDED)
-    kv_heads = int(facts.get("kvHeads") or heads)
-    head_dim = int(facts.get("headDim") or hidden // heads)
-    intermediate = int(facts.get("intermediateSize") or _WIDEST * hidden)
+    kv_heads = facts.kv_heads or heads
+    head_dim = facts.head_dim or hidden // heads
+    intermediate = facts.intermediate_size or _WIDEST * hidden
     attention = 2 * hidden * head_dim * (heads + kv_heads)
     dense = layers * (attention + 3 * hidden * intermediate) + vocab * hidden
     # Where an engine is prebuilt, the checkpoint is fetched without its weights.
@@ -63,7 +54,7 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
     has_engine = prebuilt is not None and prebuilt.bytes > 0
     tied = _tied(facts, parameters, dense, vocab * hidden)
     experts = _experts(facts)
-    if not parameters and not has_engine and (experts > 1 or not facts.get("intermediateSize")):
+    if not parameters and not has_engine and (experts > 1 or not facts.intermediate_size):
         return None
     return Sizes(
         vocab=vocab,
@@ -72,12 +63,12 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        intermediate=int(facts.get("expertSize") or intermediate),
+        intermediate=facts.expert_size or intermediate,
         parameters=parameters or dense + (0 if tied else vocab * hidden),
         tied=tied,
-        experts_per_token=experts + int(facts.get("sharedExperts") or 0),
-        cache_width=int(facts.get("cacheWidth") or 0) or None,
-        routed=int(facts.get("expertParameters") or 0),
+        experts_per_token=experts + (facts.shared_experts or 0),
+        cache_width=facts.cache_width or None,
+        routed=facts.expert_parameters or 0,
     )
 
 
@@ -88,24 +79,33 @@ def is_mixture(checkpoint: Checkpoint) -> bool:
 
 def _parameters(checkpoint: Checkpoint) -> int:
     """The number from the headers of the files, else from their size; 0 if neither is known."""
-    counted = int(checkpoint.facts.get("parameters") or 0)
-    return counted or checkpoint.bytes // FILE_BYTES.get(str(checkpoint.facts.get("dtype")), 2)
+    stored = FILE_BYTES.get(checkpoint.facts.dtype or "", 2)
+    return checkpoint.facts.parameters or checkpoint.bytes // stored
 
 
-def _tied(facts: Mapping[str, Any], parameters: int, dense: int, embedding: int) -> bool:
+def _is_absurd(facts: CheckpointFacts) -> bool:
+    sizes = (
+        *(facts.vocab_size, facts.hidden_size, facts.layers, facts.heads, facts.kv_heads),
+        *(facts.head_dim, facts.intermediate_size, facts.experts_per_token),
+        *(facts.shared_experts, facts.expert_size, facts.cache_width),
+    )
+    return any((size or 0) > _MOST for size in sizes)
+
+
+def _tied(facts: CheckpointFacts, parameters: int, dense: int, embedding: int) -> bool:
     """Whether one matrix is both input and output embedding, as in small models.
 
     If the configuration lacks the field, the model's class may decide. The number of parameters
     then shows the decision.
     """
-    countable = bool(parameters and facts.get("intermediateSize"))
+    countable = bool(parameters and facts.intermediate_size)
     by_count = countable and abs(parameters - dense) < embedding // 2
-    return facts.get("tieEmbeddings") is True or by_count
+    return facts.tie_embeddings is True or by_count
 
 
-def _experts(facts: Mapping[str, Any]) -> int:
+def _experts(facts: CheckpointFacts) -> int:
     """The routed experts that a token passes, 1 for a dense model."""
-    if known := facts.get("expertsPerToken"):
-        return int(known)
-    name = str(facts.get("architecture")).lower()
+    if facts.experts_per_token:
+        return facts.experts_per_token
+    name = (facts.architecture or "").lower()
     return _EXPERTS if "mixtral" in name or "moe" in name else 1

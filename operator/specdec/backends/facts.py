@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.desired.pod import Volume
 from specdec.triton.contract import RequestFields
 
@@ -32,7 +33,7 @@ class Checkpoint:
     digest: str
     revision: str
     bytes: int
-    facts: Mapping[str, Any]
+    facts: CheckpointFacts
 
     @property
     def path(self) -> str:

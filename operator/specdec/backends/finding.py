@@ -1,13 +1,14 @@
-"""A mismatch between fetched checkpoints, and the facts that it is judged from."""
+"""A mismatch between fetched checkpoints."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from specdec.api.model import Severity
 from specdec.api.reasons import Reason
 
-CheckpointFacts = Mapping[str, Any]
+
+def differ(known: object, own: object) -> bool:
+    """Whether two facts differ; False where one of them is not stated."""
+    return known is not None and own is not None and known != own
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,20 @@ fit each other are refused before weights are downloaded. `remote_artifact` and 
 have the two kinds of source.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from specdec.api.checkpoint_facts import REVISION_CHARACTERS, CheckpointFacts, Fetched
 from specdec.jobs import inspection, manifests, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.manifests import DamagedError
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """One checkpoint on the volume."""
-
-    digest: str
-    revision: str
-    bytes: int
-    facts: dict[str, Any]
-
-
 class Artifact(Protocol):
     """A source of the plan; each method raises JobError with a documented reason."""
 
-    def configuration(self) -> dict[str, Any]:
-        """The facts that configuration and tokenizer state; empty if those files are not known.
+    def configuration(self) -> CheckpointFacts:
+        """The facts that configuration and tokenizer state; none if those files are not known.
 
         Of a remote source, only small files are downloaded.
         """
@@ -43,7 +33,7 @@ class Artifact(Protocol):
 def existing(folder: Path, revision: str, kind: ArtifactKind) -> Fetched:
     """The checkpoint in a directory with a final name."""
     size, facts = volume.size(folder, kind), inspection.inspect(folder, kind)
-    return Fetched(folder.name, revision or folder.name[:12], size, facts)
+    return _fetched(folder.name, revision, size, facts)
 
 
 def keep_if_intact(folder: Path, kind: ArtifactKind) -> bool:
@@ -60,7 +50,7 @@ def keep_if_intact(folder: Path, kind: ArtifactKind) -> bool:
 
 
 def settled(
-    scratch: Path, checkpoints: Path, revision: str, facts: dict[str, Any], kind: ArtifactKind
+    scratch: Path, checkpoints: Path, revision: str, facts: CheckpointFacts, kind: ArtifactKind
 ) -> Fetched:
     """Write the list of a complete directory's files, and give it its final name."""
     files, size = manifests.describe(volume.files(scratch, kind)), volume.size(scratch, kind)
@@ -69,4 +59,10 @@ def settled(
     if not keep_if_intact(final, kind):
         manifests.write(manifests.checkpoint_manifest(final), {"files": files})
     volume.settle(scratch, final)
-    return Fetched(digest, revision or digest[:12], size, facts)
+    return _fetched(digest, revision, size, facts)
+
+
+def _fetched(digest: str, revision: str, size: int, facts: CheckpointFacts) -> Fetched:
+    """The result of a source; one without a revision has the first digits of the digest."""
+    shown = revision[:REVISION_CHARACTERS] or digest[:12]
+    return Fetched(digest=digest, revision=shown, bytes=size, facts=facts)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.jobs import checkpoint_config, weights
 from specdec.jobs.checkpoint_config import Config, number, optional_number, section, short_text
 from specdec.jobs.weights import Shapes, corrupt
@@ -24,14 +25,8 @@ Blocks = Sequence[tuple[int, int]]
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
 
 
-def heads(folder: Path) -> dict[str, Any]:
+def heads(folder: Path) -> CheckpointFacts:
     """The facts of draft heads.
-
-    Returns:
-        method (Eagle, Eagle3, Medusa, ReDrafter, DFlash or DSpark), hiddenSize, vocabSize, layers,
-        numHeads, heads and kvHeads (of attention),
-        architecture, parameters, targetHiddenSize, draftVocabSize, and for DFlash those of
-        `block_draft`; None where the files do not state a value.
 
     Raises:
         JobError: CheckpointCorrupt: no configuration, no weights, a damaged file.
@@ -40,52 +35,48 @@ def heads(folder: Path) -> dict[str, Any]:
     tensors, names = _tensors(folder)
     blocks = [(int(m[1]), int(m[2])) for name in names if (m := _BLOCK.fullmatch(name))]
     form = _MEDUSA if blocks else _form(config)
-    facts: dict[str, Any] = {
-        "method": form.method,
-        "architecture": checkpoint_config.architecture(config),
-        "hiddenSize": optional_number(config, "hidden_size"),
-        "vocabSize": optional_number(config, "vocab_size"),
-        "layers": optional_number(config, "num_hidden_layers"),
-        "heads": optional_number(config, "num_attention_heads"),
-        "kvHeads": optional_number(config, "num_key_value_heads"),
-        "parameters": weights.parameters(tensors) or None,
-        # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
-        "targetHiddenSize": optional_number(config, "target_hidden_size"),
-        "draftVocabSize": optional_number(config, "draft_vocab_size"),
-        **block_draft(config),
-    }
-    return facts | form.facts(config, tensors, blocks)
+    facts = CheckpointFacts(
+        architecture=checkpoint_config.architecture(config),
+        layers=optional_number(config, form.layers),
+        heads=optional_number(config, "num_attention_heads"),
+        kv_heads=optional_number(config, "num_key_value_heads"),
+        parameters=weights.parameters(tensors) or None,
+    )
+    facts = facts.updated(_configuration(config, form))
+    return facts.updated(form.facts(config, tensors, blocks))
 
 
-def heads_configuration(folder: Path) -> dict[str, Any]:
-    """The facts of draft heads that do not depend on their tensors, by the names of `heads`.
+def heads_configuration(folder: Path) -> CheckpointFacts:
+    """The facts of draft heads that do not depend on their tensors.
 
     Raises:
         JobError: CheckpointCorrupt: no configuration.
     """
     config = checkpoint_config.read(folder, "config.json")
     form = _form(config)
-    if not form.by_configuration:
-        return {}
-    keys = ("hidden_size", "vocab_size", "target_hidden_size", "draft_vocab_size")
-    names = ("hiddenSize", "vocabSize", "targetHiddenSize", "draftVocabSize")
-    sizes = {name: optional_number(config, key) for name, key in zip(names, keys, strict=True)}
-    facts = {"method": form.method, **sizes, **block_draft(config)}
-    return {name: value for name, value in facts.items() if value is not None}
+    return _configuration(config, form) if form.by_configuration else NO_FACTS
 
 
-def block_draft(config: Config) -> dict[str, int | str | None]:
+def _configuration(config: Config, form: "_Form") -> CheckpointFacts:
+    facts = CheckpointFacts(
+        method=form.method,
+        hidden_size=optional_number(config, "hidden_size"),
+        vocab_size=optional_number(config, "vocab_size"),
+        # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
+        target_hidden_size=optional_number(config, "target_hidden_size"),
+        draft_vocab_size=optional_number(config, "draft_vocab_size"),
+    )
+    return facts.updated(block_draft(config))
+
+
+def block_draft(config: Config) -> CheckpointFacts:
     """The facts of a draft that proposes a block of tokens from hidden states of the target.
 
-    Returns:
-        method; headDim; maxPosition (tokens); blockSize (tokens, the first of which is known);
-        maskToken (the id of a token that is proposed); targetLayers (of the target that it was
-        trained on); capturedLayers and lastTargetLayer (the number of layers whose states it
-        reads, and the last of them, from 0). Empty for other heads.
+    Other heads have none.
     """
     form = _form(config)
     if not form.reads_target:
-        return {}
+        return NO_FACTS
     own = section(config, "dflash_config")
     stated = own.get("target_layer_ids")
     layers = [each for each in stated if _is_layer(each)] if isinstance(stated, list) else []
@@ -93,23 +84,23 @@ def block_draft(config: Config) -> dict[str, int | str | None]:
         optional_number(config, key) or 0 for key in ("num_attention_heads", "hidden_size")
     )
     mask = optional_number(own, "mask_token_id")
-    return {
-        "method": form.method,
-        "headDim": optional_number(config, "head_dim") or (hidden // heads if heads else None),
-        "maxPosition": optional_number(config, "max_position_embeddings"),
-        "blockSize": optional_number(config, "block_size"),
-        "maskToken": optional_number(config, "mask_token_id") if mask is None else mask,
-        "targetLayers": optional_number(config, "num_target_layers"),
-        "capturedLayers": len(layers) or None,
-        "lastTargetLayer": max(layers, default=None),
-    }
+    return CheckpointFacts(
+        method=form.method,
+        head_dim=optional_number(config, "head_dim") or (hidden // heads if heads else None),
+        max_position=optional_number(config, "max_position_embeddings"),
+        block_size=optional_number(config, "block_size"),
+        mask_token=optional_number(config, "mask_token_id") if mask is None else mask,
+        target_layers=optional_number(config, "num_target_layers"),
+        captured_layers=len(layers) or None,
+        last_target_layer=max(layers, default=None),
+    )
 
 
 def _is_layer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_LAYERS
 
 
-def engine(folder: Path) -> dict[str, Any]:
+def engine(folder: Path) -> CheckpointFacts:
     """The facts of a prebuilt engine, read from its config.json.
 
     Raises:
@@ -133,41 +124,22 @@ def engine(folder: Path) -> dict[str, Any]:
             "copy the whole engine directory"
         )
     plugins = section(build, "plugin_config")
-    return {
-        "version": short_text(config.get("version")),
-        "architecture": short_text(model.get("architecture")),
-        "dtype": short_text(model.get("dtype")),
-        "vocabSize": optional_number(model, "vocab_size"),
-        "tensorParallel": optional_number(mapping, "tp_size"),
-        "pipelineParallel": optional_number(mapping, "pp_size"),
-        "quantization": short_text(quantization.get("quant_algo")),
-        "maxBatchSize": optional_number(build, "max_batch_size"),
-        "maxInputLen": optional_number(build, "max_input_len"),
-        "maxSeqLen": optional_number(build, "max_seq_len"),
-        "maxNumTokens": optional_number(build, "max_num_tokens"),
-        "maxDraftLen": draft_length(model, build),
-        "speculativeDecodingMode": str(build.get("speculative_decoding_mode"))[:40],
-        "pagedContextFmha": plugins.get("use_paged_context_fmha") is True,
-    }
-
-
-def draft_length(model: Config, build: Config) -> int:
-    """The number of draft tokens of a step that an engine is built for.
-
-    `trtllm-build` writes the number into one of three places of config.json: usually into the
-    build section, with heads into the model section. With ReDrafter, the model section has beams
-    and tokens per beam.
-    """
-    beams, per_beam, own, built = (
-        optional_number(part, name) or 0
-        for part, name in (
-            (model, "redrafter_num_beams"),
-            (model, "redrafter_draft_len_per_beam"),
-            (model, "max_draft_len"),
-            (build, "max_draft_len"),
-        )
+    return CheckpointFacts(
+        version=short_text(config.get("version")),
+        architecture=short_text(model.get("architecture")),
+        dtype=short_text(model.get("dtype")),
+        vocab_size=optional_number(model, "vocab_size"),
+        tensor_parallel=optional_number(mapping, "tp_size"),
+        pipeline_parallel=optional_number(mapping, "pp_size"),
+        quantization=short_text(quantization.get("quant_algo")),
+        max_batch_size=optional_number(build, "max_batch_size"),
+        max_input_len=optional_number(build, "max_input_len"),
+        max_seq_len=optional_number(build, "max_seq_len"),
+        max_num_tokens=optional_number(build, "max_num_tokens"),
+        max_draft_len=checkpoint_config.draft_length(model, build),
+        speculative_decoding_mode=str(build.get("speculative_decoding_mode"))[:40],
+        paged_context_fmha=plugins.get("use_paged_context_fmha") is True,
     )
-    return max(beams * per_beam, own, built)
 
 
 def _tensors(folder: Path) -> tuple[Shapes, frozenset[str]]:
@@ -185,22 +157,17 @@ def _tensors(folder: Path) -> tuple[Shapes, frozenset[str]]:
     return {}, frozenset().union(*(weights.pickled_names(path) for path in pickled))
 
 
-def _medusa(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:
+def _medusa(config: Config, tensors: Shapes, blocks: Blocks) -> CheckpointFacts:
     """The configuration of published heads may state fewer heads than their file has."""
     layers, heads = (_count(block[place] for block in blocks) for place in (1, 0))
-    facts: dict[str, Any] = {
-        "layers": layers or optional_number(config, "medusa_num_layers"),
-        "numHeads": heads or optional_number(config, "medusa_num_heads"),
-    }
     last = next((s for n, s in tensors.items() if _PROJECTION.fullmatch(n)), ())
-    return facts | (
-        dict(zip(("vocabSize", "hiddenSize"), last, strict=True)) if len(last) == 2 else {}
+    vocabulary, hidden = last if len(last) == 2 else (None, None)
+    return CheckpointFacts(
+        layers=layers or None,
+        num_heads=heads or optional_number(config, "medusa_num_heads"),
+        vocab_size=vocabulary,
+        hidden_size=hidden,
     )
-
-
-def _re_drafter(config: Config, tensors: Shapes, blocks: Blocks) -> dict[str, Any]:
-    del tensors, blocks
-    return {"layers": optional_number(config, "num_draft_layers")}
 
 
 @dataclass(frozen=True)
@@ -209,21 +176,23 @@ class _Form:
 
     Attributes:
         method: whose heads they are.
-        facts: what only such heads have, or state in another way.
+        layers: the key of the number of layers.
+        facts: what the tensors of such heads show.
         by_configuration: the configuration alone shows the method.
         reads_target: they propose a block of tokens from hidden states of the target.
     """
 
     method: str
-    facts: Callable[[Config, Shapes, Blocks], dict[str, Any]] = lambda *_: {}
+    layers: str = "num_hidden_layers"
+    facts: Callable[[Config, Shapes, Blocks], CheckpointFacts] = lambda *_: NO_FACTS
     by_configuration: bool = True
     reads_target: bool = False
 
 
 # Only tensors distinguish heads of EAGLE from those of Medusa.
-_MEDUSA = _Form("Medusa", _medusa, by_configuration=False)
+_MEDUSA = _Form("Medusa", "medusa_num_layers", _medusa, by_configuration=False)
 _EAGLE = _Form("Eagle", by_configuration=False)
-_RE_DRAFTER, _EAGLE3 = _Form("ReDrafter", _re_drafter), _Form("Eagle3")
+_RE_DRAFTER, _EAGLE3 = _Form("ReDrafter", "num_draft_layers"), _Form("Eagle3")
 _DFLASH, _DSPARK = _Form("DFlash", reads_target=True), _Form("DSpark", reads_target=True)
 
 

@@ -85,3 +85,22 @@ def architecture(config: Config) -> str:
     stated = config.get("architectures")
     first = str(stated[0])[:80] if isinstance(stated, list) and stated else ""
     return first if first.isidentifier() else "(none)"
+
+
+def draft_length(model: Config, build: Config) -> int:
+    """The number of draft tokens of a step that an engine is built for.
+
+    `trtllm-build` writes the number into one of three places of config.json: usually into the
+    build section, with heads into the model section. With ReDrafter, the model section has beams
+    and tokens per beam.
+    """
+    beams, per_beam, own, built = (
+        optional_number(part, name) or 0
+        for part, name in (
+            (model, "redrafter_num_beams"),
+            (model, "redrafter_draft_len_per_beam"),
+            (model, "max_draft_len"),
+            (build, "max_draft_len"),
+        )
+    )
+    return max(beams * per_beam, own, built)

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts, Fetched
 from specdec.api.reasons import FetchReason
 from specdec.jobs import inspection, volume
-from specdec.jobs.artifact import Fetched, existing, keep_if_intact, settled
+from specdec.jobs.artifact import existing, keep_if_intact, settled
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError, progress
 
@@ -31,7 +32,7 @@ class ClaimArtifact:
     checkpoints: Path
     in_place: bool
 
-    def configuration(self) -> dict[str, Any]:
+    def configuration(self) -> CheckpointFacts:
         """The facts of the files that lie on the claim."""
         return inspection.configuration(self.folder, self.kind)
 

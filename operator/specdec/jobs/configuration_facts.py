@@ -7,6 +7,7 @@ so that a plan on a workstation knows what the operator will know.
 from collections.abc import Mapping
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.jobs.checkpoint_config import (
     INTEGER_LIMIT,
     Config,
@@ -25,25 +26,20 @@ _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_exp
 _SHARED_EXPERTS = ("n_shared_experts", "num_shared_experts")
 
 
-def facts(config: Config) -> dict[str, int | str | None]:
-    """The facts of a configuration; None where it does not state one.
+def facts(config: Config) -> CheckpointFacts:
+    """The facts about experts, multi-token prediction and multi-head latent attention.
 
-    Returns:
-        nextTokenLayers (for multi-token prediction), expertsPerToken (routed experts that a token
-        passes), sharedExperts (experts that every token passes), expertSize (the width of an
-        expert), expertParameters (of all routed experts), and cacheWidth: elements of a token in
-        one layer's cache, for multi-head latent attention alone, whose ranks all hold the whole
-        cache. With that attention, headDim is the width of a query.
+    With that attention, `head_dim` is the width of a query; it is None for any other.
     """
-    return {
-        "nextTokenLayers": optional_number(config, "num_nextn_predict_layers"),
-        "expertsPerToken": _first(config, (*_EXPERTS_PER_TOKEN, *_EXPERTS_PER_TOKEN_OLDER)),
-        "sharedExperts": _first(config, _SHARED_EXPERTS),
-        "expertSize": _first(config, ("moe_intermediate_size",)),
-        "expertParameters": _expert_parameters(config),
-        "cacheWidth": _sum(config, "kv_lora_rank", "qk_rope_head_dim"),
-        **_latent(config),
-    }
+    return CheckpointFacts(
+        next_token_layers=optional_number(config, "num_nextn_predict_layers"),
+        experts_per_token=_first(config, (*_EXPERTS_PER_TOKEN, *_EXPERTS_PER_TOKEN_OLDER)),
+        shared_experts=_first(config, _SHARED_EXPERTS),
+        expert_size=_first(config, ("moe_intermediate_size",)),
+        expert_parameters=_expert_parameters(config),
+        cache_width=_sum(config, "kv_lora_rank", "qk_rope_head_dim"),
+        head_dim=_query_width(config) or None,
+    )
 
 
 def positions(config: Config) -> int:
@@ -104,7 +100,8 @@ def parameters(config: Config) -> int | None:
     feed_forward = dense * sizes["intermediate"] + mixed * (experts + shared) * width
     tied = config.get("tie_word_embeddings") is True
     ends = sizes["vocab"] * sizes["hidden"] * (1 if tied else 2)
-    return (dense + mixed) * attention + 3 * sizes["hidden"] * feed_forward + ends
+    total = (dense + mixed) * attention + 3 * sizes["hidden"] * feed_forward + ends
+    return total if total < INTEGER_LIMIT else None
 
 
 def _layers(config: Config) -> tuple[int, int]:
@@ -143,13 +140,8 @@ def _attention(config: Config, hidden: int) -> int:
     return 2 * hidden * width * (heads + kv_heads)
 
 
-def _latent(config: Config) -> dict[str, int | str | None]:
-    """The width of a query of multi-head latent attention; empty for any other attention."""
-    query = _query_width(config)
-    return {"headDim": query} if query else {}
-
-
 def _query_width(config: Config) -> int | None:
+    """The width of a query of multi-head latent attention; None for any other attention."""
     if not optional_number(config, "kv_lora_rank"):
         return None
     return _sum(config, "qk_nope_head_dim", "qk_rope_head_dim")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.networks import Networks
 from specdec.api.reasons import FetchReason
 from specdec.jobs import claim_artifact, remote_artifact, result, volume
@@ -24,10 +25,10 @@ from specdec.jobs.artifact_kind import ArtifactKind
 _MAX_ENGINES_REPORTED = 60
 _PUBLIC = Networks()
 # Gets the plan and the facts of the configurations by role; raises JobError to refuse them.
-Judge = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]]], None]
+Judge = Callable[[Mapping[str, Any], Mapping[str, CheckpointFacts]], None]
 
 
-def _accept(plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]) -> None:
+def _accept(plan: Mapping[str, Any], facts: Mapping[str, CheckpointFacts]) -> None:
     """Refuse nothing."""
     del plan, facts
 
@@ -84,12 +85,12 @@ def fetch(
         }
         configurations = {role: item.configuration() for role, item in artifacts.items()}
         # Without any facts, only heads can be judged: by the target that they are for.
-        known = {r: facts for r, facts in configurations.items() if facts or r == "heads"}
+        known = {r: f for r, f in configurations.items() if f != NO_FACTS or r == "heads"}
         judge(plan, known)
         # Equal content is stored once.
         needed = dict(item.space() for item in artifacts.values())
         volume.require_space(checkpoints, sum(needed.values()))
-        models = {role: vars(item.complete()) for role, item in artifacts.items()}
+        models = {role: item.complete().shown() for role, item in artifacts.items()}
     return {"models": models, "engines": engines(root)}
 
 

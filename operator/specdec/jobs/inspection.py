@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.matrix import architectures
 from specdec.api.reasons import FetchReason
 from specdec.jobs import (
@@ -27,15 +28,8 @@ from specdec.jobs.weights import corrupt
 _INDEX = "model.safetensors.index.json"
 
 
-def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[str, Any]:
+def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> CheckpointFacts:
     """The facts of an artifact.
-
-    Returns:
-        For a checkpoint: architecture, vocabSize, hiddenSize, intermediateSize, layers, heads,
-        kvHeads, headDim, maxPosition (tokens, after rotary scaling), dtype, parameters (their
-        number; absent without weights), tieEmbeddings, quantization, and those of
-        `configuration_facts.facts` and `tokenizer_facts.facts`. For the other kinds: see
-        `artifact_inspection.heads` and `engine`. Facts that the files do not state are left out.
 
     Raises:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
@@ -47,11 +41,10 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> dict[
         ArtifactKind.ENGINE: artifact_inspection.engine,
     }
     with _refused():
-        facts = inspectors[kind](folder)
-    return {key: value for key, value in facts.items() if value is not None}
+        return inspectors[kind](folder)
 
 
-def configuration(folder: Path, kind: ArtifactKind) -> dict[str, Any]:
+def configuration(folder: Path, kind: ArtifactKind) -> CheckpointFacts:
     """The facts that configuration and tokenizer state, before any weights are there.
 
     Those of a checkpoint are complete except for `parameters`. Those of heads lack what only the
@@ -61,7 +54,7 @@ def configuration(folder: Path, kind: ArtifactKind) -> dict[str, Any]:
         JobError: CheckpointCorrupt or UnsupportedArchitecture.
     """
     if kind is ArtifactKind.ENGINE:
-        return {}
+        return NO_FACTS
     if kind is ArtifactKind.HEADS:
         with _refused():
             return artifact_inspection.heads_configuration(folder)
@@ -80,13 +73,14 @@ def _refused() -> Iterator[None]:
         raise corrupt(f"its files cannot be inspected ({type(error).__name__})") from error
 
 
-def _checkpoint(folder: Path) -> dict[str, Any]:
+def _checkpoint(folder: Path) -> CheckpointFacts:
     facts = _without_weights(folder)
     index = checkpoint_config.read(folder, _INDEX) if (folder / _INDEX).is_file() else None
-    return {**facts, "parameters": weights.parameters(weights.shapes(folder, index))}
+    counted = weights.parameters(weights.shapes(folder, index))
+    return facts.updated(CheckpointFacts(parameters=counted))
 
 
-def _without_weights(folder: Path) -> dict[str, Any]:
+def _without_weights(folder: Path) -> CheckpointFacts:
     config = checkpoint_config.read(folder, "config.json")
     architecture = checkpoint_config.architecture(config)
     if architecture not in architectures():
@@ -96,22 +90,22 @@ def _without_weights(folder: Path) -> dict[str, Any]:
             f"{', '.join(sorted(architectures()))}: choose another checkpoint",
         )
     heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
-    return {
-        "architecture": architecture,
-        "vocabSize": number(config, "vocab_size"),
-        "hiddenSize": hidden,
-        "intermediateSize": optional_number(config, "intermediate_size"),
-        "layers": number(config, "num_hidden_layers"),
-        "heads": heads,
-        "kvHeads": number(config, "num_key_value_heads", heads),
-        "headDim": number(config, "head_dim", max(1, hidden // heads)),
-        "maxPosition": configuration_facts.positions(config),
-        "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
-        "tieEmbeddings": config.get("tie_word_embeddings") is True,
-        "quantization": configuration_facts.quantization(config, _modelopt(folder)),
-        **configuration_facts.facts(config),
-        **tokenizer_facts.facts(folder, config),
-    }
+    facts = CheckpointFacts(
+        architecture=architecture,
+        vocab_size=number(config, "vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=optional_number(config, "intermediate_size"),
+        layers=number(config, "num_hidden_layers"),
+        heads=heads,
+        kv_heads=number(config, "num_key_value_heads", heads),
+        head_dim=number(config, "head_dim", max(1, hidden // heads)),
+        max_position=configuration_facts.positions(config),
+        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
+        tie_embeddings=config.get("tie_word_embeddings") is True,
+        quantization=configuration_facts.quantization(config, _modelopt(folder)),
+    )
+    facts = facts.updated(configuration_facts.facts(config))
+    return facts.updated(tokenizer_facts.facts(folder, config))
 
 
 def _modelopt(folder: Path) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from specdec.api import names
 from specdec.api.reasons import RepositoryReason
 from specdec.images.serving.check_volume import foreign, named
 from specdec.jobs import integrity, manifests, result, volume
-from specdec.jobs.artifact_inspection import draft_length
+from specdec.jobs.checkpoint_config import draft_length
 from specdec.jobs.result import JobError, progress
 from specdec.triton import library
 from specdec.triton.plan import PlanError

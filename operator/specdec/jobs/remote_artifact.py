@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts, Fetched
 from specdec.api.networks import Networks
 from specdec.jobs import inspection, sources, volume
-from specdec.jobs.artifact import Fetched, existing, keep_if_intact, settled
+from specdec.jobs.artifact import existing, keep_if_intact, settled
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.download import Listing, Remote, RemoteFile, unreachable
 from specdec.jobs.egress_proxy import EgressProxy
@@ -38,7 +39,7 @@ class RemoteArtifact:
     listing: Listing
     checkpoints: Path
 
-    def configuration(self) -> dict[str, Any]:
+    def configuration(self) -> CheckpointFacts:
         """Download the small files and read their facts."""
         with self._locked(), self._root_cause():
             stored = self._indexed()
@@ -54,7 +55,7 @@ class RemoteArtifact:
                 return inspection.configuration(self._scratch, self.kind)
             except JobError:
                 # Another archive may have the file that is missing.
-                return {}
+                return NO_FACTS
 
     def space(self) -> tuple[str, int]:
         """The bytes that are not downloaded yet."""

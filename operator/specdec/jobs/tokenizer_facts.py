@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.jobs import checkpoint_config
 from specdec.jobs.weights import corrupt
 
@@ -17,13 +18,8 @@ _HASH_DIGITS = 12
 _TOKEN_ID_LIMIT = 2**31
 
 
-def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a checkpoint's tokenizer.
-
-    Returns:
-        tokenizer (hash of the file that tokenizerFile names: tokenizer.json, or else
-        tokenizer.model), sentencePiece and chatTemplate (hashes), eos, bos and pad (token ids). A
-        hash has 12 hex digits. A fact is None if the checkpoint does not have it.
+def facts(folder: Path, config: Mapping[str, Any]) -> CheckpointFacts:
+    """The facts of a checkpoint's tokenizer; a hash has 12 hex digits.
 
     Raises:
         JobError: CheckpointCorrupt if there is no tokenizer.
@@ -33,15 +29,15 @@ def facts(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         _hash(checkpoint_config.content(sentence_piece)) if sentence_piece.is_file() else None
     )
     json_file = (folder / "tokenizer.json").is_file()
-    return {
-        "tokenizer": tokenizer_hash(folder) if json_file or model_hash is None else model_hash,
-        "tokenizerFile": "tokenizer.json" if json_file else "tokenizer.model",
-        "sentencePiece": model_hash,
-        "eos": _token(folder, config, "eos_token_id"),
-        "bos": _token(folder, config, "bos_token_id"),
-        "pad": _token(folder, config, "pad_token_id"),
-        "chatTemplate": _template(folder),
-    }
+    return CheckpointFacts(
+        tokenizer=tokenizer_hash(folder) if json_file or model_hash is None else model_hash,
+        tokenizer_file="tokenizer.json" if json_file else "tokenizer.model",
+        sentence_piece=model_hash,
+        eos=_token(folder, config, "eos_token_id"),
+        bos=_token(folder, config, "bos_token_id"),
+        pad=_token(folder, config, "pad_token_id"),
+        chat_template=_template(folder),
+    )
 
 
 def tokenizer_hash(folder: Path) -> str:

@@ -19,78 +19,16 @@ from pydantic import (
     model_validator,
 )
 
+from specdec.api.checkpoint_facts import Fetched
+from specdec.api.result_values import Count, Hex, Moment, SectionModel, Short, Size, Text
 from specdec.api.text import cut, line
 from specdec.pipeline.observed import Object, termination_message
-from specdec.pipeline.result_values import Count, Hex, Id, Moment, SectionModel, Short, Size, Text
 
 # More than the kubelet keeps: 4096 bytes of a container's message, and 12288 of a pod's.
 MOST_CHARACTERS = 16384
 _PROBLEM_CHARACTERS = 200
 _MOST_LEVELS = 64
 _MOST_SOURCES = 8
-
-
-class CheckpointFacts(SectionModel):
-    """The inspected facts of a checkpoint, heads or a prebuilt engine; None where it has none.
-
-    Sizes are in elements, positions and limits in tokens, hashes in hex digits. `heads` and
-    `kv_heads` count attention heads, and `num_heads` counts Medusa heads.
-    """
-
-    method: Text | None = None
-    architecture: Text | None = None
-    vocab_size: Size | None = None
-    hidden_size: Size | None = None
-    next_token_layers: Size | None = None
-    target_hidden_size: Size | None = None
-    draft_vocab_size: Size | None = None
-    block_size: Size | None = None
-    mask_token: Size | None = None
-    target_layers: Size | None = None
-    captured_layers: Size | None = None
-    last_target_layer: Size | None = None
-    intermediate_size: Size | None = None
-    layers: Size | None = None
-    heads: Size | None = None
-    kv_heads: Size | None = None
-    head_dim: Size | None = None
-    max_position: Size | None = None
-    experts_per_token: Size | None = None
-    shared_experts: Size | None = None
-    expert_size: Size | None = None
-    expert_parameters: Size | None = None
-    cache_width: Size | None = None
-    dtype: Text | None = None
-    parameters: Size | None = None
-    tie_embeddings: bool | None = None
-    quantization: Text | None = None
-    tokenizer: Text | None = None
-    tokenizer_file: Text | None = None
-    sentence_piece: Text | None = None
-    eos: Id | None = None
-    bos: Id | None = None
-    pad: Id | None = None
-    chat_template: Text | None = None
-    num_heads: Size | None = None
-    version: Text | None = None
-    tensor_parallel: Size | None = None
-    pipeline_parallel: Size | None = None
-    max_batch_size: Size | None = None
-    max_input_len: Size | None = None
-    max_seq_len: Size | None = None
-    max_num_tokens: Size | None = None
-    max_draft_len: Size | None = None
-    speculative_decoding_mode: Text | None = None
-    paged_context_fmha: bool | None = None
-
-
-class Fetched(SectionModel):
-    """One source on the volume: sha256 of its files, resolved revision, size in bytes, facts."""
-
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    revision: Annotated[str, Field(max_length=256), AfterValidator(line)] = ""
-    bytes: Size = 0
-    facts: CheckpointFacts = CheckpointFacts()
 
 
 class Models(RootModel[dict[str, Fetched]]):

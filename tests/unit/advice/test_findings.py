@@ -13,6 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import MemoryReason
 from specdec.pipeline.stages import effect_advice
 from specdec.pipeline.validation import compatibility
+from support.checkpoint_facts import by_role
 from support.simulated_cluster import resource
 from unit.advice.following import Step, applied, read, refusal
 from unit.backends.pytorch_cases import pytorch
@@ -58,7 +59,7 @@ def speculating(backend: str, method: str) -> Json:
 
 
 def judged(cr: Json, facts: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    for finding in compatibility.judge(SpeculativeModel.parse(cr), facts).refused:
+    for finding in compatibility.judge(SpeculativeModel.parse(cr), by_role(facts)).refused:
         yield str(finding.code), finding.message
 
 

@@ -12,6 +12,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.pytorch import BACKEND
 from specdec.pipeline import validation
+from support.checkpoint_facts import stated
 from support.llm_api import schema
 from support.simulated_cluster import FACTS, IMAGES, resource, source
 
@@ -50,7 +51,7 @@ def put(cr: Json, path: str, value: Any) -> Json:
 def files(cr: Json, **known: Any) -> Mapping[str, str]:
     model = SpeculativeModel.parse(cr)
     checkpoints = {
-        role: Checkpoint(role, ROLES[role], "", 1_000_000, FACTS) for role in model.sources
+        role: Checkpoint(role, ROLES[role], "", 1_000_000, stated(FACTS)) for role in model.sources
     }
     facts = Facts(version=validation.version(model), checkpoints=checkpoints, **known)
     return BACKEND.repository(model, facts)

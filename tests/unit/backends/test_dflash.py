@@ -21,6 +21,7 @@ from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import configuration
 from specdec.pipeline.validation import compatibility
 from specdec.tools.dry_run import configuration as dry_run_configuration
+from support.checkpoint_facts import by_role, stated
 from unit.backends.pytorch_cases import problem, put, pytorch
 from unit.jobs.test_artifact_inspection import put as files
 from unit.jobs.test_artifact_inspection import shaped
@@ -75,21 +76,22 @@ def test_fetch_job_reads_the_facts_of_a_draft(tmp_path: Path) -> None:
         tmp_path, **{"config.json": QWEN3, "model.safetensors": shaped(**{"fc.weight": [4, 8]})}
     )
 
-    facts = artifact_inspection.heads(folder)
-
-    known = {name: value for name, value in facts.items() if value is not None}
-    assert known == {**DRAFT, "architecture": "DFlashDraftModel", "parameters": 32}
+    assert artifact_inspection.heads(folder).shown() == {
+        **DRAFT,
+        "architecture": "DFlashDraftModel",
+        "parameters": 32,
+    }
 
 
 def test_configuration_is_judged_before_weights(tmp_path: Path) -> None:
-    facts = configuration(files(tmp_path, **{"config.json": QWEN3}), ArtifactKind.HEADS)
+    facts = configuration(files(tmp_path, **{"config.json": QWEN3}), ArtifactKind.HEADS).shown()
 
     judged = ("method", "blockSize", "maskToken", "targetLayers", "hiddenSize", "vocabSize")
     assert {name: facts[name] for name in judged} == {name: DRAFT[name] for name in judged}
 
 
 def test_plan_reads_the_same_facts_from_the_configuration(tmp_path: Path) -> None:
-    facts = dry_run_configuration.facts(files(tmp_path, **{"config.json": QWEN3}))
+    facts = dry_run_configuration.facts(files(tmp_path, **{"config.json": QWEN3})).shown()
 
     assert {name: facts[name] for name in DRAFT} == DRAFT
 
@@ -113,7 +115,7 @@ def test_plan_reads_the_same_facts_from_the_configuration(tmp_path: Path) -> Non
 def test_draft_of_dspark_is_not_one_of_dflash(tmp_path: Path, change: Json, expected: str) -> None:
     folder = files(tmp_path, **{"config.json": {**QWEN3, **change}})
 
-    assert configuration(folder, ArtifactKind.HEADS)["method"] == expected
+    assert configuration(folder, ArtifactKind.HEADS).method == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_draft_is_compared_with_the_target(
     model = SpeculativeModel.parse(pytorch("DFlash", "1.3.0"))
     facts = {"target": {**TARGET, **target}, "heads": {**DRAFT, **change}}
 
-    refused = compatibility.judge(model, facts).refused
+    refused = compatibility.judge(model, by_role(facts)).refused
 
     assert [str(finding.code) for finding in refused] == expected
 
@@ -149,7 +151,7 @@ def test_draft_length_that_fits_is_named() -> None:
     model = SpeculativeModel.parse(pytorch("DFlash", "1.3.0"))
     facts = {"target": TARGET, "heads": {**DRAFT, "blockSize": 4}}
 
-    (finding,) = compatibility.judge(model, facts).refused
+    (finding,) = compatibility.judge(model, by_role(facts)).refused
 
     assert finding.message == (
         "the draft was trained on blocks of 4 tokens, the first of which is known, and "
@@ -170,8 +172,8 @@ def need(batch: int = 8, tensor: int = 1, draft: Json | None = None) -> dict[str
     put(cr, "target.limits", limits)
     assert problem(cr) == ""
     checkpoints = {
-        "target": Checkpoint("target", "a" * 64, "", 16_381_516_992, TARGET),
-        "heads": Checkpoint("heads", "b" * 64, "", 2 << 30, {**DRAFT, **(draft or {})}),
+        "target": Checkpoint("target", "a" * 64, "", 16_381_516_992, stated(TARGET)),
+        "heads": Checkpoint("heads", "b" * 64, "", 2 << 30, stated({**DRAFT, **(draft or {})})),
     }
     return dict(memory.footprints(SpeculativeModel.parse(cr), checkpoints))
 

@@ -1,5 +1,6 @@
 """The memory footprints of public models, compared with published figures."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
 from specdec.backends.tensorrt.memory import footprints
+from support.checkpoint_facts import stated
 from unit.pipeline.public import alone, checkpoint, models, pair, spec
 
 GIB = 1 << 30
@@ -172,7 +174,7 @@ def test_footprint_has_all_experts_and_the_work_of_two() -> None:
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.1-70b", "vicuna-13b", "llama-3.2-1b"])
 def test_a_dense_model_without_files_is_computed(name: str) -> None:
     row = models()[name]
-    bare = Checkpoint("target", "0" * 64, "", 0, row["config"])
+    bare = Checkpoint("target", "0" * 64, "", 0, stated(row["config"]))
 
     need = footprints(alone("NVIDIA-H200", spec()), {"target": bare})["target"]
 
@@ -180,15 +182,15 @@ def test_a_dense_model_without_files_is_computed(name: str) -> None:
 
 
 def test_mixture_of_experts_without_files_has_no_footprint() -> None:
-    bare = Checkpoint("target", "0" * 64, "", 0, models()["mixtral-8x7b"]["config"])
+    bare = Checkpoint("target", "0" * 64, "", 0, stated(models()["mixtral-8x7b"]["config"]))
 
     assert footprints(alone("NVIDIA-H200", spec()), {"target": bare}) == {}
 
 
 def test_a_model_without_facts_is_left_out() -> None:
     model = pair("NVIDIA-L40S", spec(), spec())
-    unknown = checkpoint("draft", "tinyllama-1.1b")
+    tiny = checkpoint("draft", "tinyllama-1.1b")
+    unknown = replace(tiny, facts=tiny.facts.model_copy(update={"layers": None}))
     given = {"target": checkpoint("target", "vicuna-7b"), "draft": unknown}
-    unknown.facts.pop("layers")  # type: ignore[attr-defined]
 
     assert set(footprints(model, given)) == {"target"}

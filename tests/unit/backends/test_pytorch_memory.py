@@ -14,6 +14,7 @@ from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
 from specdec.backends.pytorch import memory
 from specdec.jobs import configuration_facts
+from support.checkpoint_facts import stated
 from unit.backends.pytorch_cases import put, pytorch
 from unit.mixtures import QWEN3_MOE
 from unit.pipeline.planned_memory import planned
@@ -33,10 +34,10 @@ def mixture(**more: Any) -> Checkpoint:
         "kvHeads": 4,
         "headDim": 128,
         "parameters": configuration_facts.parameters(QWEN3_MOE),
-        **{k: v for k, v in configuration_facts.facts(QWEN3_MOE).items() if v is not None},
+        **configuration_facts.facts(QWEN3_MOE).shown(),
         **more,
     }
-    return Checkpoint("target", "a" * 64, "", 61 * 10**9, facts)
+    return Checkpoint("target", "a" * 64, "", 61 * 10**9, stated(facts))
 
 
 def resource(tensor: int, *, attention_data: bool) -> SpeculativeModel:
@@ -57,7 +58,7 @@ def test_attention_data_parallelism_divides_routed_experts_alone() -> None:
     split = need(mixture(), 4, attention_data=False)
     whole = need(mixture(), 4, attention_data=True)
 
-    experts = 2 * int(mixture().facts["expertParameters"])
+    experts = 2 * (mixture().facts.expert_parameters or 0)
     assert whole.parts["Weights"] == one.parts["Weights"] - experts * 3 // 4
     assert whole.parts["Weights"] > split.parts["Weights"]
     # Experts read the tokens of all ranks.

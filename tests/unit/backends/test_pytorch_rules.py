@@ -11,6 +11,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.pytorch import memory
 from specdec.pipeline.validation import compatibility
+from support.checkpoint_facts import by_role, stated
 from support.simulated_cluster import FACTS, World, settled
 from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
 
@@ -187,7 +188,7 @@ def test_adapters_with_speculation_are_reported() -> None:
 
 
 def codes(cr: Json, facts: dict[str, Json]) -> list[str]:
-    verdict = compatibility.judge(SpeculativeModel.parse(cr), facts)
+    verdict = compatibility.judge(SpeculativeModel.parse(cr), by_role(facts))
     return [str(finding.code) for finding in verdict.refused]
 
 
@@ -250,7 +251,7 @@ def test_memory_of_a_draft_is_on_the_gpus_of_the_target() -> None:
     def need(method: str, version: str, **facts: Any) -> Any:
         model = SpeculativeModel.parse(pytorch(method, version))
         checkpoints = {
-            role: Checkpoint(role, ROLES[role], "", 8_000_000, {**FACTS, **facts})
+            role: Checkpoint(role, ROLES[role], "", 8_000_000, stated({**FACTS, **facts}))
             for role in model.sources
         }
         return memory.footprints(model, checkpoints)

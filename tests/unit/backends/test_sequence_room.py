@@ -9,6 +9,7 @@ import pytest
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Engine
 from specdec.backends.tensorrt.memory import footprints
+from support.checkpoint_facts import stated
 from support.simulated_cluster import resource, source
 from unit.pipeline.tensorrt import BLOCKS, built, engines, facts, parameters, plans, put, tensorrt
 
@@ -105,7 +106,10 @@ def test_the_memory_plan_holds_a_longest_sequence_of_the_engine(method: str) -> 
 def prebuilt(known: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Checkpoint]]:
     cr = put(tensorrt(), "target.engine.prebuilt", source("built"))
     given = facts(SpeculativeModel.parse(cr)).checkpoints
-    return cr, {**given, "target-engine": Checkpoint("target-engine", "e" * 64, "", 900, known)}
+    return cr, {
+        **given,
+        "target-engine": Checkpoint("target-engine", "e" * 64, "", 900, stated(known)),
+    }
 
 
 @pytest.mark.parametrize(("known", "drafts"), [({}, 8), ({"maxDraftLen": 100}, 100)])

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from specdec import backends
+from specdec.api.checkpoint_facts import NO_FACTS
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
+from support.checkpoint_facts import stated
 from support.simulated_cluster import FACTS, IMAGES, source
 from unit.pipeline.tensorrt import engines, facts, parameters, plans, put, tensorrt
 
@@ -87,11 +89,11 @@ def test_a_prebuilt_engine_is_its_fetched_directory() -> None:
     cr = put(tensorrt("None"), "target.engine.prebuilt", source("built"))
     model = SpeculativeModel.parse(cr)
     given = facts(model)
-    built = Checkpoint("target-engine", "e" * 64, "", 0, {})
+    built = Checkpoint("target-engine", "e" * 64, "", 0, NO_FACTS)
     known = {**given.checkpoints, "target-engine": built}
 
     engine = engines(cr, checkpoints=known)["target"]
-    other = Checkpoint("target-engine", "f" * 64, "", 0, {})
+    other = Checkpoint("target-engine", "f" * 64, "", 0, NO_FACTS)
 
     assert engine.path == f"/models/checkpoints/{'e' * 64}"
     assert engines(cr, checkpoints={**known, "target-engine": other})["target"].key != engine.key
@@ -236,7 +238,7 @@ def test_two_servers_each_have_a_plain_repository() -> None:
 def test_facts_are_those_of_the_right_checkpoint() -> None:
     cr = tensorrt("Medusa")
     heads = {**facts(SpeculativeModel.parse(cr)).checkpoints}
-    heads["heads"] = Checkpoint("heads", "9" * 64, "", 0, FACTS)
+    heads["heads"] = Checkpoint("heads", "9" * 64, "", 0, stated(FACTS))
     plan = engines(cr, checkpoints=heads)["target"].plan
     assert plan["heads"] == f"/models/checkpoints/{'9' * 64}"
     assert plan["checkpoint"] == f"/models/checkpoints/{'a' * 64}"

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from specdec import backends
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.matrix import at_least, support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
@@ -25,7 +26,7 @@ def model_of(path: Path) -> SpeculativeModel:
 
 
 def checkpoints(model: SpeculativeModel) -> dict[str, Checkpoint]:
-    facts = {"architecture": "LlamaForCausalLM"}
+    facts = CheckpointFacts(architecture="LlamaForCausalLM")
     return {
         role: Checkpoint(role, letter * 64, letter, 1 << 30, facts)
         for role, letter in zip(model.sources, "abcde", strict=False)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from specdec.api.checkpoint_facts import NO_FACTS
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.pytorch import configuration
@@ -64,7 +65,9 @@ def test_limits_are_flags_with_the_values_of_the_options_file(version: str) -> N
     argv = server["command"][server["command"].index("trtllm-serve") :]
     flags = {name: int(argv[argv.index(f"--{name}") + 1]) for name in FLAGS}
     resource = SpeculativeModel.parse(cr)
-    facts = Facts(version=version, checkpoints={"target": Checkpoint("target", "a", "", 0, {})})
+    facts = Facts(
+        version=version, checkpoints={"target": Checkpoint("target", "a", "", 0, NO_FACTS)}
+    )
     options = yaml.safe_load(configuration.options(resource, facts))
     assert flags == {name: options[key] for name, key in FLAGS.items()}
     assert flags["max_batch_size"] == 6

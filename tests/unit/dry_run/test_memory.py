@@ -24,7 +24,7 @@ def write_config(folder: Path, text: str) -> Path:
 
 
 def test_sizes_are_read_with_the_fetch_jobs_names(tmp_path: Path) -> None:
-    assert configuration.facts(write_config(tmp_path, json.dumps(LLAMA_8B))) == {
+    assert configuration.facts(write_config(tmp_path, json.dumps(LLAMA_8B))).shown() == {
         "architecture": "LlamaForCausalLM",
         "vocabSize": 128256,
         "hiddenSize": 4096,

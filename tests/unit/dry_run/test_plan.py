@@ -107,7 +107,7 @@ def test_engine_keys_equal_those_of_the_operator(tmp_path: Path) -> None:
     """A plan and a reconcile with the same checkpoints have the same engine keys."""
     folders = {role: checkpoints.write(tmp_path / role) for role in ("target", "draft")}
     models = {
-        role: {"digest": digest(folder), "facts": inspect(folder)}
+        role: {"digest": digest(folder), "facts": inspect(folder).shown()}
         for role, folder in folders.items()
     }
     world = World(resource())

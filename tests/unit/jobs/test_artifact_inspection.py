@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from specdec.jobs import artifact_inspection, result
+from specdec.jobs import checkpoint_config, result
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
 from specdec.jobs.result import JobError
@@ -103,7 +103,7 @@ REDRAFTER = {"num_draft_layers": 2, "hidden_size": 8, "vocab_size": 4, "rnn": Tr
 def test_facts_of_draft_heads(
     files: dict[str, Any], expected: dict[str, Any], tmp_path: Path
 ) -> None:
-    facts = inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS)
+    facts = inspect(put(tmp_path / "h", **files), ArtifactKind.HEADS).shown()
     assert {key: facts.get(key) for key in expected} == expected
     assert not Path("exploded").exists()
 
@@ -151,7 +151,7 @@ def engine(ranks: int = 2, **build: Any) -> dict[str, Any]:
 def test_draft_length_of_an_engine(
     model: dict[str, Any], build: dict[str, Any], drafts: int
 ) -> None:
-    assert artifact_inspection.draft_length(model, build) == drafts
+    assert checkpoint_config.draft_length(model, build) == drafts
 
 
 def test_prebuilt_engine_needs_no_weights(volume: Path, tmp_path: Path) -> None:

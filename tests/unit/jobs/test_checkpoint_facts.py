@@ -50,7 +50,7 @@ def test_facts_of_a_checkpoint(
     changed: dict[str, Any], fact: str, value: object, tmp_path: Path
 ) -> None:
     folder = write(tmp_path / "m", **{"config.json": config(**changed)})
-    assert inspect(folder).get(fact) == value
+    assert inspect(folder).shown().get(fact) == value
 
 
 def test_chat_template_has_the_same_hash_in_each_file(tmp_path: Path) -> None:
@@ -63,11 +63,10 @@ def test_chat_template_has_the_same_hash_in_each_file(tmp_path: Path) -> None:
         {"chat_template.json": {"chat_template": text}},
     ]
     hashes = {
-        inspect(write(tmp_path / str(n), **files))["chatTemplate"]
-        for n, files in enumerate(places)
+        inspect(write(tmp_path / str(n), **files)).chat_template for n, files in enumerate(places)
     }
     assert len(hashes) == 1
-    assert "chatTemplate" not in inspect(write(tmp_path / "none"))
+    assert inspect(write(tmp_path / "none")).chat_template is None
 
 
 def test_sentencepiece_models_are_compared_if_both_have_one(tmp_path: Path) -> None:
@@ -75,16 +74,16 @@ def test_sentencepiece_models_are_compared_if_both_have_one(tmp_path: Path) -> N
     alone = inspect(
         write(tmp_path / "alone", **{"tokenizer.model": b"piece", "tokenizer.json": None})
     )
-    assert both["sentencePiece"] == alone["sentencePiece"] == alone["tokenizer"]
-    assert both["tokenizerFile"] == "tokenizer.json"
+    assert both.sentence_piece == alone.sentence_piece == alone.tokenizer
+    assert both.tokenizer_file == "tokenizer.json"
 
 
 def test_order_of_added_tokens_does_not_change_the_hash(tmp_path: Path) -> None:
     added = [{"id": i, "content": f"<{i}>", "special": True} for i in (0, 10, 2)]
     hashes = {
-        inspect(write(tmp_path / str(n), **{"tokenizer.json": tokenizer(added_tokens=tokens)}))[
-            "tokenizer"
-        ]
+        inspect(
+            write(tmp_path / str(n), **{"tokenizer.json": tokenizer(added_tokens=tokens)})
+        ).tokenizer
         for n, tokens in enumerate((added, added[::-1]))
     }
     assert len(hashes) == 1

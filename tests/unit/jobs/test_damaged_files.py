@@ -103,13 +103,13 @@ def test_engine_that_states_many_ranks_is_refused_at_once(tmp_path: Path) -> Non
 def test_name_of_a_head_with_thousands_of_digits_is_no_head(tmp_path: Path) -> None:
     name = f"{'1' * 5000}.0.linear.weight"
     put(tmp_path, **{"config.json": EAGLE, "a.safetensors": shaped(**{name: [1]})})
-    assert inspect(tmp_path, ArtifactKind.HEADS)["method"] == "Eagle"
+    assert inspect(tmp_path, ArtifactKind.HEADS).method == "Eagle"
 
 
 @pytest.mark.parametrize("template", [["a", "b"], [{"name": "default", "template": "\ud800"}]])
 def test_odd_chat_templates_are_facts_or_absent(tmp_path: Path, template: Any) -> None:
     write(tmp_path, **{"tokenizer_config.json": {"chat_template": template}})
-    assert set(map(type, [inspect(tmp_path).get("chatTemplate", "")])) == {str}
+    assert isinstance(inspect(tmp_path).chat_template or "", str)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"digest": 3}', '{"digest": "../../x"}', "\xff"])
@@ -131,7 +131,7 @@ def refusal(call: Callable[[], Any]) -> JobError | None:
 def judged(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> None:
     """Inspect a folder: facts of 64 bits, or one sentence about the files."""
     facts: dict[str, Any] = {}
-    error = refusal(lambda: facts.update(inspect(folder, kind)))
+    error = refusal(lambda: facts.update(inspect(folder, kind).shown()))
     if error is not None:
         assert str(error.reason) in ("CheckpointCorrupt", "UnsupportedArchitecture")
     json.dumps(facts, allow_nan=False)

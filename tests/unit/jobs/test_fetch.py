@@ -177,5 +177,5 @@ def test_special_tokens_are_read_from_the_generation_config_too(tmp_path: Path) 
     folder = write(
         tmp_path / "m", **{"config.json": bare, "generation_config.json": {"eos_token_id": [3, 2]}}
     )
-    assert inspect(folder)["eos"] == 3
-    assert "bos" not in inspect(folder)
+    assert inspect(folder).eos == 3
+    assert inspect(folder).bos is None

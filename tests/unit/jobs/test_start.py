@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-JOBS = ("benchmark", "fetch", "prune", "publish", "verify")
+# The fetch Job is not one of them: it judges checkpoints by the spec.
+JOBS = ("benchmark", "prune", "publish", "verify")
 
 
 def test_no_job_loads_the_model_of_the_resource() -> None:

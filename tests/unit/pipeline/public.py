@@ -8,6 +8,7 @@ import yaml
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
+from support.checkpoint_facts import stated
 from support.simulated_cluster import resource, source
 
 Json = dict[str, Any]
@@ -37,7 +38,7 @@ def checkpoint(role: str, name: str, *, counted: bool = True, stored: str = "Non
         facts["quantization"] = stored
     ends = 2 * row["config"]["vocabSize"] * row["config"]["hiddenSize"]
     size = 2 * ends + (row["parameters"] - ends) * _STORED[stored]
-    return Checkpoint(role, "0" * 64, "", int(size), facts)
+    return Checkpoint(role, "0" * 64, "", int(size), stated(facts))
 
 
 def spec(tensor: int = 1, method: str = "None", **more: Any) -> Json:

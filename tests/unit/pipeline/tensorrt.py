@@ -11,6 +11,7 @@ from specdec.backends.facts import Checkpoint, Engine, Facts
 from specdec.backends.tensorrt import BACKEND
 from specdec.pipeline import validation
 from specdec.triton.repository import RepositoryPlan, render
+from support.checkpoint_facts import stated
 from support.simulated_cluster import FACTS, IMAGES, limits, resource, source
 
 Json = dict[str, Any]
@@ -54,7 +55,7 @@ def facts(model: SpeculativeModel, **known: Any) -> Facts:
     runtime = model.spec.runtime
     image = runtime.image or backends.default_image(model, IMAGES, version)
     checkpoints = {
-        role: Checkpoint(role, letter * 64, "", 0, FACTS)
+        role: Checkpoint(role, letter * 64, "", 0, stated(FACTS))
         for role, letter in zip(model.sources, "abcde", strict=False)
     }
     return Facts(**{"version": version, "image": image, "checkpoints": checkpoints, **known})

@@ -1,10 +1,12 @@
 """Limits that follow from checkpoint and memory, and warnings about memory that stays empty."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.pipeline import validation
@@ -27,8 +29,8 @@ def open_limits(product: str = H100, tensor: int = 1, **target: Any) -> Json:
 
 def known(name: str, positions: int = 131072) -> dict[str, Checkpoint]:
     plain = checkpoint("target", name)
-    facts = {**plain.facts, "maxPosition": positions}
-    return {"target": Checkpoint("target", plain.digest, "", plain.bytes, facts)}
+    facts = plain.facts.updated(CheckpointFacts(max_position=positions))
+    return {"target": replace(plain, facts=facts)}
 
 
 def effective(cr: Json, checkpoints: dict[str, Checkpoint]) -> tuple[Json, Json]:
@@ -99,7 +101,12 @@ def test_cache_has_room_for_reused_blocks_beyond_a_full_batch() -> None:
 def test_server_and_status_get_the_limits_in_effect() -> None:
     world = World(open_limits())
     facts = known("llama-3.1-8b")["target"]
-    entry = {"digest": "a" * 64, "revision": "", "bytes": facts.bytes, "facts": dict(facts.facts)}
+    entry = {
+        "digest": "a" * 64,
+        "revision": "",
+        "bytes": facts.bytes,
+        "facts": facts.facts.shown(),
+    }
     world.settle(lambda name: {"models": {"target": entry}} if name == "fetch" else {})
 
     assert world.cr["status"]["plan"]["limits"]["target"]["maxBatchSize"] == 64
@@ -207,11 +214,8 @@ def test_limit_that_contradicts_the_default_of_an_engine_is_refused(
     assert problem(open_limits(limits=given)) == ""
 
 
-@pytest.mark.parametrize("positions", [None, "many"])
-def test_limits_keep_their_defaults_without_the_context_length(positions: Any) -> None:
+def test_limits_keep_their_defaults_without_the_context_length() -> None:
     given = {"target": checkpoint("target", "llama-3.1-8b")}
-    if positions:
-        given["target"].facts["maxPosition"] = positions  # type: ignore[index]
 
     limits, _ = effective(open_limits(), given)
 

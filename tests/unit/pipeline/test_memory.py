@@ -221,7 +221,7 @@ def test_unknown_sizes_are_reported_and_pass() -> None:
 def outcome_of(**facts: int) -> Outcome:
     """Return the outcome for Vicuna with other numbers in its configuration."""
     known = checkpoint("target", "vicuna-7b")
-    damaged = replace(known, facts={**known.facts, **facts})
+    damaged = replace(known, facts=known.facts.model_copy(update=facts))
     model = alone(A10, spec(kvCache={"maxTokens": 10**9}))
     return memory(Context(model, Observed(NOW), IMAGES, Facts(checkpoints={"target": damaged})))
 
@@ -233,7 +233,7 @@ def test_absurd_configurations_have_no_footprint() -> None:
 
 
 def test_plan_of_absurd_sizes_passes_the_status_schema() -> None:
-    sizes = dict.fromkeys(("layers", "hiddenSize", "intermediateSize", "kvHeads"), 10**8)
+    sizes = dict.fromkeys(("layers", "hidden_size", "intermediate_size", "kv_heads"), 10**8)
 
     result = outcome_of(**sizes)
 

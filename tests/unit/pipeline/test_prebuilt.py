@@ -1,8 +1,10 @@
 """Prebuilt engines: their sources, their memory footprint, and missing engines."""
 
+from specdec.api.checkpoint_facts import NO_FACTS
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.tensorrt.memory import footprints
+from support.checkpoint_facts import stated
 from support.simulated_cluster import FACTS, World, source
 from unit.pipeline.tensorrt import Json, put, tensorrt
 
@@ -42,8 +44,8 @@ def test_footprint_of_a_prebuilt_engine_is_the_size_of_its_files() -> None:
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     mixture = {k: v for k, v in FACTS.items() if k != "parameters"}
     mixture |= {"architecture": "MixtralForCausalLM", "expertsPerToken": 2}
-    checkpoint = Checkpoint("target", "a" * 64, "", 9_000_000, mixture)
-    engine = Checkpoint("target-engine", "e" * 64, "", 40_000_000_000, {})
+    checkpoint = Checkpoint("target", "a" * 64, "", 9_000_000, stated(mixture))
+    engine = Checkpoint("target-engine", "e" * 64, "", 40_000_000_000, NO_FACTS)
 
     needs = footprints(model, {"target": checkpoint, "target-engine": engine})
 
@@ -54,10 +56,10 @@ def test_footprint_before_the_fetch_follows_the_configuration() -> None:
     """The size of a folder without weights is not the size of the model; see `specdec plan`."""
     model = SpeculativeModel.parse(put(tensorrt("None"), "target.engine.prebuilt", source("e")))
     facts = FACTS | {"intermediateSize": 512}
-    engine = Checkpoint("target-engine", "e" * 64, "", 0, {})
+    engine = Checkpoint("target-engine", "e" * 64, "", 0, NO_FACTS)
     sizes = set()
     for size in (0, 100_000):
-        checkpoint = Checkpoint("target", "a" * 64, "", size, facts)
+        checkpoint = Checkpoint("target", "a" * 64, "", size, stated(facts))
         needs = footprints(model, {"target": checkpoint, "target-engine": engine})
         sizes.add(needs["target"].parts["Weights"])
     assert len(sizes) == 1

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec.api import conditions, names
+from specdec.api.checkpoint_facts import NO_FACTS
 from specdec.api.conditions import OPTIONAL, Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CommonReason
@@ -109,7 +110,7 @@ def nulls(value: Any) -> Any:
 
 def key(cr: dict[str, Any], role: str = "target", digest: str = "a" * 64) -> str:
     model = SpeculativeModel.parse(cr)
-    checkpoints = {name: Checkpoint(name, digest, "", 0, {}) for name in model.sources}
+    checkpoints = {name: Checkpoint(name, digest, "", 0, NO_FACTS) for name in model.sources}
     facts = Facts(version="0.19.0", image=IMAGES.reference, checkpoints=checkpoints)
     return built(model, facts)[role].key
 

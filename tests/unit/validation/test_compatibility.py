@@ -12,6 +12,7 @@ from specdec.api import conditions
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.pipeline.validation import compatibility
+from support.checkpoint_facts import by_role
 from support.simulated_cluster import resource
 from unit.pipeline.tensorrt import tensorrt
 
@@ -62,7 +63,7 @@ def heads(
 
 
 def _codes(cr: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    verdict = compatibility.judge(SpeculativeModel.parse(cr), facts)
+    verdict = compatibility.judge(SpeculativeModel.parse(cr), by_role(facts))
     assert set(verdict.findings) == {*verdict.refused, *verdict.warnings}
     return [f"{f.code} {f.severity}" for f in verdict.findings]
 
@@ -106,7 +107,7 @@ def test_padding_alone_can_make_a_pair_incompatible() -> None:
     cr["spec"]["target"]["parallelism"] = {"tensor": 4}
     cr["spec"]["speculation"]["draftTarget"]["acceptance"] = "Logits"
     facts = {"target": TARGET | odd, "draft": TARGET | odd}
-    (finding,) = compatibility.judge(SpeculativeModel.parse(cr), facts).findings
+    (finding,) = compatibility.judge(SpeculativeModel.parse(cr), by_role(facts)).findings
     assert finding.code == "PaddedVocabMismatch"
     assert "32001 vocabulary entries (tensor parallelism 1)" in finding.message
     assert "32004 (tensor parallelism 4)" in finding.message
@@ -145,7 +146,7 @@ def test_severities(check: str, draft: dict[str, Any]) -> None:
 )
 def test_drafts_need_positions_too(method: str, positions: int, message: str) -> None:
     facts = {"target": TARGET | {"maxPosition": positions}}
-    verdict = compatibility.judge(SpeculativeModel.parse(tensorrt(method)), facts)
+    verdict = compatibility.judge(SpeculativeModel.parse(tensorrt(method)), by_role(facts))
     assert [f.code for f in verdict.warnings] == ["ContextTooShort"] * bool(message)
     assert all(message in f.message for f in verdict.warnings)
 

@@ -11,12 +11,13 @@ import pytest
 
 from specdec.api.model import SpeculativeModel
 from specdec.pipeline.validation import compatibility, parallelism
+from support.checkpoint_facts import by_role
 from unit.backends.pytorch_cases import put, pytorch
 from unit.pipeline.public import models, pair, spec
 
 
 def codes(model: SpeculativeModel, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    verdict = compatibility.judge(model, facts)
+    verdict = compatibility.judge(model, by_role(facts))
     return [(str(f.code), f.message) for f in verdict.refused]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.rule import Rule
 from specdec.triton.layout import Layout, Server, Split
 from specdec.triton.plan import ModelPlan, Parameters, RepositoryPlan

@@ -6,10 +6,11 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api.cause import Cause
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.methods import heads, lengths, tree
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
@@ -58,7 +59,7 @@ class EagleMethod(MethodDefinition):
     ) -> Iterator[Finding]:
         fit = heads.fit(model, facts)
         yield from fit.findings
-        layers = fit.facts.get("layers")
+        layers = fit.facts.layers
         if layers not in (None, 1):
             yield heads.finding(
                 CompatibilityReason.HEADS_LAYERS_MISMATCH,

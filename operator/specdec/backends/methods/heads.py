@@ -1,12 +1,13 @@
 """Code that is shared by all methods that build trained heads into the target's engine."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.matrix import support
 from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, Reason
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding, differ
 from specdec.backends.rule import version
 
 
@@ -28,11 +29,11 @@ def architectures(model: SpeculativeModel) -> tuple[str, ...]:
 class Fit:
     """Whether heads fit their target.
 
-    `facts` are those of the heads, empty where nothing more can be judged from them.
+    `facts` are those of the heads, none where nothing more can be judged from them.
     """
 
     findings: tuple[Finding, ...] = ()
-    facts: CheckpointFacts = field(default_factory=dict)
+    facts: CheckpointFacts = NO_FACTS
 
 
 def fit(
@@ -45,7 +46,7 @@ def fit(
         return Fit()
     target, heads = facts["target"], facts["heads"]
     findings = list(_target(model, target, architectures(model) if able is None else able))
-    method, trained_for = model.spec.speculation.method, heads.get("method")
+    method, trained_for = model.spec.speculation.method, heads.method
     if trained_for is not None and trained_for != method:
         other = finding(
             CompatibilityReason.HEADS_METHOD_MISMATCH,
@@ -64,7 +65,7 @@ def finding(code: Reason, message: str) -> Finding:
 def _target(
     model: SpeculativeModel, target: CheckpointFacts, able: tuple[str, ...]
 ) -> Iterator[Finding]:
-    architecture, method = target.get("architecture"), model.spec.speculation.method
+    architecture, method = target.architecture, model.spec.speculation.method
     if architecture is not None and architecture not in able:
         yield finding(
             CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
@@ -85,14 +86,23 @@ def _other_method(model: SpeculativeModel, architecture: str) -> str:
 
 
 def _sizes(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]:
-    for code, name, key in (
-        (CompatibilityReason.HEADS_HIDDEN_SIZE_MISMATCH, "hidden size", "hiddenSize"),
-        (CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH, "vocabulary size", "vocabSize"),
+    for code, name, known, own in (
+        (
+            CompatibilityReason.HEADS_HIDDEN_SIZE_MISMATCH,
+            "hidden size",
+            target.hidden_size,
+            heads.hidden_size,
+        ),
+        (
+            CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
+            "vocabulary size",
+            target.vocab_size,
+            heads.vocab_size,
+        ),
     ):
-        values = target.get(key), heads.get(key)
-        if None not in values and values[0] != values[1]:
+        if differ(known, own):
             yield finding(
                 code,
-                f"the heads have {name} {values[1]} and the target {values[0]}: choose heads "
-                "trained on this target",
+                f"the heads have {name} {own} and the target {known}: choose heads trained on "
+                "this target",
             )

@@ -6,10 +6,11 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api.cause import Cause
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.methods import heads, lengths, tree
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid
@@ -56,7 +57,7 @@ class MedusaMethod(MethodDefinition):
         """As the base class; also compares `numHeads` and `numLayers` with the checkpoint."""
         fit, own = heads.fit(model, facts), model.spec.speculation.medusa
         yield from fit.findings
-        count, layers = fit.facts.get("numHeads"), fit.facts.get("layers")
+        count, layers = fit.facts.num_heads, fit.facts.layers
         if own is None:
             return
         if count is not None and own.num_heads > count:

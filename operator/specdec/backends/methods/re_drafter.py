@@ -6,10 +6,11 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api.cause import Cause
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.matrix import at_least
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.methods import heads
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.rule import invalid, version

@@ -85,11 +85,11 @@ def _given(model: SpeculativeModel) -> dict[str, int]:
 def _positions(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> int | None:
     """The longest sequence that target and draft allow, in tokens; None if it is not known."""
     positions = [
-        checkpoint.facts.get("maxPosition")
+        checkpoint.facts.max_position
         for role, checkpoint in checkpoints.items()
         if role in ("target", "draft")
     ]
-    known = [number for number in positions if isinstance(number, int)]
+    known = [number for number in positions if number is not None]
     if not known or len(known) < len(positions):
         return None
     return min(known) - methods.of(model).positions_beyond(model)

@@ -61,7 +61,7 @@ def _engine(
 ) -> EngineSizes | None:
     checkpoint, spec = checkpoints[role], model.spec.target
     sizes = sizes_of(checkpoint, None)
-    compressed = checkpoint.facts.get("architecture") in _COMPRESSED
+    compressed = checkpoint.facts.architecture in _COMPRESSED
     if sizes is None or (compressed and sizes.cache_width is None):
         return None
     method, is_target = methods.of(model), role == "target"

@@ -69,7 +69,7 @@ def _plan(model: SpeculativeModel, checkpoint: Checkpoint, facts: Facts) -> dict
         "heads": facts.checkpoints["heads"].path if headed else None,
         "version": facts.version,
         "gpuProduct": model.gpu(role).product,
-        "architecture": checkpoint.facts.get("architecture"),
+        "architecture": checkpoint.facts.architecture,
         "dtype": DTYPES[spec.dtype],
         "quantization": spec.quantization.model_dump(by_alias=True),
         "tensorParallel": spec.parallelism.tensor,

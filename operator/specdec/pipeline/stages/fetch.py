@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec.api.cause import Cause
+from specdec.api.checkpoint_facts import Fetched
 from specdec.api.conditions import Condition, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, FetchReason
@@ -12,21 +13,20 @@ from specdec.backends.facts import Checkpoint
 from specdec.desired import fetch as desired
 from specdec.pipeline import job
 from specdec.pipeline.job import Done, Task
-from specdec.pipeline.job_results import Fetched, Result, parsed
+from specdec.pipeline.job_results import Result, parsed
 from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome, stopped
 from specdec.pipeline.validation import compatibility
 from specdec.pipeline.validation.compatibility import Verdict
 from specdec.pipeline.volume import volume_recovery
 
-Entries = dict[str, dict[str, Any]]
-
 
 @dataclass(frozen=True)
 class _Sources:
-    """The fetched sources: status entries by role, and the keys of engines on the volume."""
+    """The fetched sources and their hashes by role, and the keys of engines on the volume."""
 
-    entries: Entries
+    fetched: Mapping[str, Fetched]
+    hashes: Mapping[str, str]
     engines: frozenset[str]
 
 
@@ -106,12 +106,8 @@ def _sources(context: Context, result: Result) -> _Sources | None:
         models = _remembered(context.model, sources)
     if not sources.keys() <= models.keys():
         return None
-    # Findings of an earlier check are left out: `_check` adds the present ones.
-    entries = {
-        role: {"role": role, "source": source, **models[role].shown()}
-        for role, source in sources.items()
-    }
-    return _Sources(entries, frozenset(result.engines.root if result.engines else ()))
+    engines = frozenset(result.engines.root if result.engines else ())
+    return _Sources({role: models[role] for role in sources}, sources, engines)
 
 
 def _remembered(model: SpeculativeModel, sources: Mapping[str, str]) -> dict[str, Fetched]:
@@ -124,8 +120,8 @@ def _remembered(model: SpeculativeModel, sources: Mapping[str, str]) -> dict[str
 def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outcome:
     """Check that the checkpoints fit each other; a refusal stops the chain."""
     checkpoints = {
-        role: Checkpoint(role, e["digest"], e["revision"], e["bytes"], e["facts"])
-        for role, e in sources.entries.items()
+        role: Checkpoint(role, each.digest, each.revision, each.bytes, each.facts)
+        for role, each in sources.fetched.items()
     }
     verdict = compatibility.judge(context.model, {r: c.facts for r, c in checkpoints.items()})
     size = sum(c.bytes for c in checkpoints.values())
@@ -142,7 +138,7 @@ def _check(context: Context, sources: _Sources, delete: tuple[Ref, ...]) -> Outc
         facts,
         proceed=not verdict.refused,
         delete=delete,
-        status={"models": [_with_findings(e, verdict) for e in sources.entries.values()]},
+        status={"models": [_entry(role, sources, verdict) for role in sources.fetched]},
     )
 
 
@@ -160,13 +156,14 @@ def _copies(context: Context, checkpoints: Mapping[str, Checkpoint]) -> str:
     )
 
 
-def _with_findings(entry: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
-    """The status entry of a role with the findings about it."""
+def _entry(role: str, sources: _Sources, verdict: Verdict) -> dict[str, Any]:
+    """The status entry of a role, with the findings about it."""
     findings = [
         {"code": str(f.code), "severity": f.severity, "message": f.message}
         for f in verdict.findings
-        if f.role == entry["role"]
+        if f.role == role
     ]
+    entry = {"role": role, "source": sources.hashes[role], **sources.fetched[role].shown()}
     facts = entry["facts"] | ({"findings": findings} if findings else {})
     return {**entry, "facts": facts}
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.gpus import products
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.backends.finding import CheckpointFacts
 from specdec.backends.memory_plan import MemoryPlan
 from specdec.pipeline import validation
 from specdec.pipeline.validation import compatibility

@@ -7,17 +7,15 @@ release may not have read it. `spec.checks` sets the severity of each finding.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from specdec import backends
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.matrix import matrix, support
 from specdec.api.model import Checks, Severity, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Checkpoint
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding, differ
 from specdec.pipeline.validation import parallelism
-
-__all__ = ["CheckpointFacts", "Finding", "Verdict", "judge", "padded"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def _architectures(
     backend = model.spec.runtime.backend
     able = support(backend).architectures
     for role in ("target", "draft"):
-        own = facts.get(role, {}).get("architecture")
+        own = facts.get(role, NO_FACTS).architecture
         if own is not None and own not in able:
             yield Finding(
                 CompatibilityReason.ARCHITECTURE_NOT_SERVED,
@@ -99,26 +97,29 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
     if same is False:
         yield Finding(
             CompatibilityReason.TOKENIZER_MISMATCH,
-            f"draft and target have different tokenizers ({draft['tokenizer']} and "
-            f"{target['tokenizer']}): choose a draft trained with the target's tokenizer",
+            f"draft and target have different tokenizers ({draft.tokenizer} and "
+            f"{target.tokenizer}): choose a draft trained with the target's tokenizer",
             "tokenizer",
             "draft",
         )
     yield from _vocabulary(model, target, draft, sure=same is True)
-    for name, key in (("end-of-text", "eos"), ("begin-of-text", "bos")):
-        if _differ(target, draft, key):
+    for name, key, known, own in (
+        ("end-of-text", "eos", target.eos, draft.eos),
+        ("begin-of-text", "bos", target.bos, draft.bos),
+    ):
+        if differ(known, own):
             yield Finding(
                 CompatibilityReason.SPECIAL_TOKENS_MISMATCH,
-                f"the {name} token is {draft[key]} in the draft and {target[key]} in the "
+                f"the {name} token is {own} in the draft and {known} in the "
                 f"target: make {key}_token_id equal in both checkpoints' config.json",
                 "special_tokens",
                 "draft",
             )
-    if _differ(target, draft, "chatTemplate"):
+    if differ(target.chat_template, draft.chat_template):
         yield Finding(
             CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
-            f"draft and target have different chat templates ({draft['chatTemplate']} and "
-            f"{target['chatTemplate']}): fewer draft tokens may be accepted; choose a draft "
+            f"draft and target have different chat templates ({draft.chat_template} and "
+            f"{target.chat_template}): fewer draft tokens may be accepted; choose a draft "
             "tuned with the target's template",
             "chat_template",
             "draft",
@@ -127,9 +128,10 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
 
 def _same_tokenizer(target: CheckpointFacts, draft: CheckpointFacts) -> bool | None:
     """Whether token ids are the same in both; None if their files cannot be compared."""
-    files = target.get("tokenizerFile"), draft.get("tokenizerFile")
-    key = "tokenizer" if files[0] == files[1] or None in files else "sentencePiece"
-    values = target.get(key), draft.get(key)
+    if differ(target.tokenizer_file, draft.tokenizer_file):
+        values = target.sentence_piece, draft.sentence_piece
+    else:
+        values = target.tokenizer, draft.tokenizer
     return None if None in values else values[0] == values[1]
 
 
@@ -142,8 +144,8 @@ def _vocabulary(
     tokens compares ids. With equal tokenizers, different sizes then only mean different padding,
     unless the draft has ids beyond the padded vocabulary of the target.
     """
-    sizes = target.get("vocabSize"), draft.get("vocabSize")
-    if not isinstance(sizes[0], int) or not isinstance(sizes[1], int):
+    sizes = target.vocab_size, draft.vocab_size
+    if sizes[0] is None or sizes[1] is None:
         return
     tensor = [parallelism.tensor(model, role) for role in ("target", "draft")]
     in_engine = padded(sizes[0], tensor[0]), padded(sizes[1], tensor[1])
@@ -177,8 +179,8 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     """
     known = {role: Checkpoint(role, "", "", 0, each) for role, each in facts.items()}
     for role, spec in backends.sized(model, known, 0).models.items():
-        positions, longest = facts.get(role, {}).get("maxPosition"), spec.limits.max_seq_len
-        if not isinstance(positions, int):
+        positions, longest = facts.get(role, NO_FACTS).max_position, spec.limits.max_seq_len
+        if positions is None:
             continue
         beyond = backends.method(model).positions_beyond(model) if role == "target" else 0
         if longest > positions:
@@ -198,8 +200,3 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
         else:
             continue
         yield Finding(CompatibilityReason.CONTEXT_TOO_SHORT, message, "context_length", role)
-
-
-def _differ(target: CheckpointFacts, draft: CheckpointFacts, key: str) -> bool:
-    values: tuple[Any, Any] = target.get(key), draft.get(key)
-    return None not in values and values[0] != values[1]

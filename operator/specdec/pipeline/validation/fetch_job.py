@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
-from specdec.backends.finding import CheckpointFacts
 from specdec.jobs import fetch
 from specdec.jobs.result import JobError
 from specdec.pipeline.validation import compatibility

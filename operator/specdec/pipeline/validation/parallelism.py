@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from specdec import backends
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 
 # GPUs of the largest split that an advice lists.
 _MOST = 64
@@ -28,13 +29,11 @@ def findings(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     if not backends.method(model).splits_attention(model):
         return
     for role in ("target", "draft", "heads"):
-        own = facts.get(role, {})
-        heads, split = own.get("heads"), tensor(model, role)
-        if not isinstance(heads, int):
+        own = facts.get(role, NO_FACTS)
+        heads, split = own.heads, tensor(model, role)
+        if heads is None:
             continue
-        kv_heads = own.get("kvHeads")
-        if own.get("cacheWidth") or not isinstance(kv_heads, int) or kv_heads < 1:
-            kv_heads = heads
+        kv_heads = heads if own.cache_width else own.kv_heads or heads
         if fits(split, heads, kv_heads):
             continue
         able = [str(n) for n in range(1, min(heads, _MOST) + 1) if fits(n, heads, kv_heads)]

@@ -8,24 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, FILE_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
 from specdec.jobs import artifact_inspection, configuration_facts
 from specdec.tools.dry_run.resource import InputError
 
-# The length before rotary scaling, from which the fact `maxPosition` follows.
-_POSITIONS = "positions"
-# The fetch Job's names of facts, by the key of a Hugging Face configuration.
-_SIZES = {
-    "vocab_size": "vocabSize",
-    "hidden_size": "hiddenSize",
-    "intermediate_size": "intermediateSize",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kvHeads",
-    "head_dim": "headDim",
-    "max_position_embeddings": _POSITIONS,
-}
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
 # name that the quantization tool wrote. A name that is not here counts with 16 bits.
@@ -59,45 +47,51 @@ def read(path: Path) -> dict[str, Any]:
     return config
 
 
-def facts(path: Path) -> dict[str, Any]:
-    """The facts for the memory plan, by the names of the fetch Job.
+def facts(path: Path) -> CheckpointFacts:
+    """The facts for the memory plan.
 
     Raises:
         InputError: the file is not a valid configuration.
     """
     config = read(path)
-    result: dict[str, Any] = {}
-    for key, name in _SIZES.items():
-        value = config.get(key)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
-            raise InputError(f"{path}: {key} is {str(value)[:40]!r}, not a positive number")
-        result[name] = value
     architectures = config.get("architectures")
-    if isinstance(architectures, list) and architectures:
-        result["architecture"] = str(architectures[0])[:80]
-    length = configuration_facts.positions(config) if _POSITIONS in result else None
-    result.pop(_POSITIONS, None)
+    first = architectures[0] if isinstance(architectures, list) and architectures else ""
     dtype = config.get("dtype") or config.get("torch_dtype")
-    more = {
-        **configuration_facts.facts(config),
-        "maxPosition": length,
-        "dtype": str(dtype)[:16] if dtype else None,
-        "parameters": configuration_facts.parameters(config),
-        "quantization": configuration_facts.quantization(config, {}),
-        "tieEmbeddings": config.get("tie_word_embeddings") is True,
-        **artifact_inspection.block_draft(config),
-    }
-    result |= {name: value for name, value in more.items() if value is not None}
-    if "quantization" in result and "parameters" not in result:
+    positions = _size(path, config, "max_position_embeddings")
+    result = CheckpointFacts(
+        architecture=str(first)[:80] or None,
+        vocab_size=_size(path, config, "vocab_size"),
+        hidden_size=_size(path, config, "hidden_size"),
+        intermediate_size=_size(path, config, "intermediate_size"),
+        layers=_size(path, config, "num_hidden_layers"),
+        heads=_size(path, config, "num_attention_heads"),
+        kv_heads=_size(path, config, "num_key_value_heads"),
+        head_dim=_size(path, config, "head_dim"),
+        max_position=positions and configuration_facts.positions(config),
+        dtype=str(dtype)[:16] if dtype else None,
+        parameters=configuration_facts.parameters(config),
+        quantization=configuration_facts.quantization(config, {}),
+        tie_embeddings=config.get("tie_word_embeddings") is True,
+    )
+    result = result.updated(configuration_facts.facts(config))
+    result = result.updated(artifact_inspection.block_draft(config))
+    if result.quantization is not None and result.parameters is None:
         # The estimated bytes of a quantized checkpoint do not show its number of parameters.
         sizes = sizes_of(Checkpoint("", "", "", 0, result), None)
-        result |= {"parameters": sizes.parameters} if sizes else {}
+        result = result.model_copy(update={"parameters": sizes.parameters}) if sizes else result
     return result
 
 
-def stored_bytes(role: str, facts: Mapping[str, Any]) -> int:
+def _size(path: Path, config: Mapping[str, Any], key: str) -> int | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
+        raise InputError(f"{path}: {key} is {str(value)[:40]!r}, not a positive number")
+    return value
+
+
+def stored_bytes(role: str, facts: CheckpointFacts) -> int:
     """The estimated bytes of a checkpoint's files, from its configuration; 0 if not known.
 
     Embedding and output projection are never quantized.
@@ -105,7 +99,7 @@ def stored_bytes(role: str, facts: Mapping[str, Any]) -> int:
     sizes = sizes_of(Checkpoint(role, "", "", 0, facts), None)
     if sizes is None:
         return 0
-    own = FILE_BYTES.get(str(facts.get("dtype")), AUTO_BYTES)
-    name = str(facts.get("quantization") or "").lower()
+    own = FILE_BYTES.get(facts.dtype or "", AUTO_BYTES)
+    name = (facts.quantization or "").lower()
     body = next((size for start, size in _QUANTIZED.items() if name.startswith(start)), own)
     return int(sizes.body * body + (sizes.parameters - sizes.body) * own)

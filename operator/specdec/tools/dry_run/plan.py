@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
+from specdec.api.checkpoint_facts import NO_FACTS
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AvailableReason, FetchReason, ReadyReason
@@ -183,10 +184,10 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
     if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": source.model_dump()})
-        facts = configuration.facts(folder) if folder else {}
+        facts = configuration.facts(folder) if folder else NO_FACTS
         weighs = kind is ArtifactKind.CHECKPOINT
         size = configuration.stored_bytes(role, facts) if weighs else 0
-        return {"digest": digest, "revision": "", "bytes": size, "facts": facts}
+        return {"digest": digest, "revision": "", "bytes": size, "facts": facts.shown()}
     if not folder.is_dir():
         raise InputError(f"--checkpoint {role}={folder} is not a folder: name one")
     try:
@@ -196,7 +197,7 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
         raise JobError(error.reason, f"--checkpoint {role}={folder}: {error}") from error
     except OSError as error:
         raise InputError(f"--checkpoint {role}={folder} cannot be read ({error})") from error
-    return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts}
+    return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts.shown()}
 
 
 def pod_templates(server: Json) -> Json:

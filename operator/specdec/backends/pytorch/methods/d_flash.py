@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping
 
 from typing_extensions import override
 
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Checkpoint
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.footprint import EngineSizes
 from specdec.backends.methods import heads
 from specdec.backends.pytorch.methods.definition import DraftMemory, LlmApiMethod
 
-_NEEDED = ("layers", "kvHeads", "headDim", "capturedLayers")
 # Larger than any draft's numbers: a damaged configuration must not reach the arithmetic.
 _MOST = 10**6
 # Bytes of a hidden state, and of an element of the draft's context.
@@ -50,13 +50,14 @@ class DFlashMethod(LlmApiMethod):
         it also reserves for the draft. A sequence may end after the draft's last position.
         """
         del model
-        sizes = [int(draft.facts.get(name) or 0) for name in _NEEDED]
+        own = draft.facts
+        sizes = [n or 0 for n in (own.layers, own.kv_heads, own.head_dim, own.captured_layers)]
         if not all(0 < size <= _MOST for size in sizes):
             return None
         layers, kv_heads, width, captured = sizes
         elements = 2 * layers * math.ceil(kv_heads / target.split) * width
         longest = target.max_seq_len + 2 * target.draft_len
-        longest = min(longest, int(draft.facts.get("maxPosition") or longest))
+        longest = min(longest, own.max_position or longest)
         positions = longest + target.draft_len + 1
         return DraftMemory(
             parts={
@@ -73,10 +74,10 @@ class DFlashMethod(LlmApiMethod):
         """As for heads; also compares the block, the mask token and the layers of the target."""
         fit = heads.fit(model, facts)
         yield from fit.findings
-        target, draft = facts.get("target", {}), fit.facts
-        if "method" not in draft:
+        target, draft = facts.get("target", NO_FACTS), fit.facts
+        if draft.method is None:
             return
-        block, length = draft.get("blockSize"), self.max_draft_len(model)
+        block, length = draft.block_size, self.max_draft_len(model)
         if block is not None and length >= block:
             yield heads.finding(
                 CompatibilityReason.DRAFT_LENGTH_MISMATCH,
@@ -90,8 +91,11 @@ class DFlashMethod(LlmApiMethod):
 
 def _missing(draft: CheckpointFacts) -> Iterator[Finding]:
     """Keys without which the LLM API drafts from a wrong token, or from no hidden states."""
-    for fact, key in (("maskToken", "mask_token_id"), ("capturedLayers", "target_layer_ids")):
-        if draft.get(fact) is None:
+    for fact, key in (
+        (draft.mask_token, "mask_token_id"),
+        (draft.captured_layers, "target_layer_ids"),
+    ):
+        if fact is None:
             yield heads.finding(
                 CompatibilityReason.HEADS_METHOD_MISMATCH,
                 f"config.json of the draft has no {key}, which TensorRT-LLM needs for DFlash: "
@@ -100,7 +104,7 @@ def _missing(draft: CheckpointFacts) -> Iterator[Finding]:
 
 
 def _mask(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
-    mask, vocabulary = draft.get("maskToken"), target.get("vocabSize")
+    mask, vocabulary = draft.mask_token, target.vocab_size
     if mask is not None and vocabulary is not None and mask >= vocabulary:
         yield heads.finding(
             CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
@@ -110,11 +114,7 @@ def _mask(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
 
 
 def _layers(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
-    layers, trained, last = (
-        target.get("layers"),
-        draft.get("targetLayers"),
-        draft.get("lastTargetLayer"),
-    )
+    layers, trained, last = target.layers, draft.target_layers, draft.last_target_layer
     if layers is None:
         return
     if trained is not None and trained != layers:

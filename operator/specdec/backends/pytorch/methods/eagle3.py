@@ -6,10 +6,11 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api.cause import Cause
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.methods import heads
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
@@ -72,13 +73,14 @@ class Eagle3Method(LlmApiMethod):
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
         """As the base class; also compares the heads' draft vocabulary with the target's."""
-        own = facts.get("heads", {})
-        # Heads may be narrower than the states of the target that they read.
-        read = own.get("targetHiddenSize") or own.get("hiddenSize")
-        compared = {**facts, **({"heads": {**own, "hiddenSize": read}} if own else {})}
+        compared = dict(facts)
+        if own := facts.get("heads"):
+            # Heads may be narrower than the states of the target that they read.
+            read = own.target_hidden_size or own.hidden_size
+            compared["heads"] = own.updated(CheckpointFacts(hidden_size=read))
         fit = heads.fit(model, compared)
         yield from fit.findings
-        drafted, known = fit.facts.get("draftVocabSize"), facts.get("target", {}).get("vocabSize")
+        drafted, known = fit.facts.draft_vocab_size, facts.get("target", NO_FACTS).vocab_size
         if drafted is not None and known is not None and drafted > known:
             yield heads.finding(
                 CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,

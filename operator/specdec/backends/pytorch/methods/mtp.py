@@ -5,10 +5,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.matrix import support
 from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason
-from specdec.backends.finding import CheckpointFacts, Finding
+from specdec.backends.finding import Finding
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
 
@@ -36,13 +37,13 @@ class MtpMethod(LlmApiMethod):
     def findings(
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
-        target = facts.get("target", {})
-        if "architecture" in target and not target.get("nextTokenLayers"):
+        target = facts.get("target", NO_FACTS)
+        if target.architecture is not None and not target.next_token_layers:
             yield Finding(
                 CompatibilityReason.MTP_LAYERS_MISSING,
                 "the target's config.json has no num_nextn_predict_layers, so its checkpoint has "
                 "no layers for method MTP: choose a target with such layers, as DeepSeek-R1"
-                f"{_other_methods(target['architecture'])}",
+                f"{_other_methods(target.architecture)}",
                 "heads",
                 "target",
             )
