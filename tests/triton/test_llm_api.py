@@ -30,7 +30,7 @@ from specdec.images.serving import engines
 from specdec.jobs import throughput
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
-from specdec.jobs.verify import Plan, measured
+from specdec.jobs.verify import VerificationPlan, measured
 from specdec.servers.kind import kind
 from specdec.servers.llm_api.serving import TOKEN
 from specdec.tools.dry_run.plan import ResourcePlan as DryRun
@@ -187,7 +187,9 @@ def test_the_startup_probe_gets_a_token(server: Server, tmp_path: Path) -> None:
 
 
 def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
-    plan = Plan("0" * 16, KIND, False, False, server.url, None, None, 0, None, "", 3, 24)
+    plan = VerificationPlan(
+        "0" * 16, KIND, False, False, server.url, None, None, 0, None, "", 3, 24
+    )
     result = asyncio.run(measured(plan))
     assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True)
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
@@ -196,7 +198,9 @@ def test_the_verification_job_counts_draft_tokens(server: Server) -> None:
 
 def test_the_load_of_certify_counts_tokens_and_compares_answers(server: Server) -> None:
     plan = {"draftTokens": 0, "prompts": 4, "outputTokens": 8, "concurrency": [2]}
-    load = throughput.Plan.parse(json.dumps({"kind": KIND.name, "server": server.url, **plan}))
+    load = throughput.ThroughputPlan.parse(
+        json.dumps({"kind": KIND.name, "server": server.url, **plan})
+    )
     result = asyncio.run(throughput.measured(load))
     assert 4 <= result["tokens"] <= 4 * 8
     (level,) = result["levels"]

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.processes import until
 from specdec.client import Client, Connection, Request
-from specdec.jobs.verify import Plan, measured
+from specdec.jobs.verify import VerificationPlan, measured
 from specdec.servers.kind import kind
 from specdec.triton.plan import DraftLengths
 from specdec.triton.repository import RepositoryPlan
@@ -87,7 +87,7 @@ def test_request_without_drafts_has_no_lookups(lookups: Server) -> None:
 
 
 def test_verification_counts_drafts_by_source(lookups: Server) -> None:
-    plan = Plan(
+    plan = VerificationPlan(
         plan_hash="0" * 16,
         kind=kind("bls"),
         compares=True,

@@ -17,7 +17,7 @@ from cluster.processes import DEADLINE_SECONDS
 from specdec.images.serving import renewal
 from specdec.jobs.benchmark import benchmark
 from specdec.jobs.result import JobError
-from specdec.jobs.verify import Plan, measured
+from specdec.jobs.verify import VerificationPlan, measured
 from specdec.tools.cli.app import app
 from specdec.triton.launch import Tls
 from support import certificates
@@ -50,7 +50,7 @@ def verified(
         "maxTokens": 8,
         "tls": tls,
     }
-    return asyncio.run(measured(Plan.parse(json.dumps(plan))))
+    return asyncio.run(measured(VerificationPlan.parse(json.dumps(plan))))
 
 
 def own(authority: str, pair: Pair) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specdec.jobs.verify import Plan, measured
+from specdec.jobs.verify import VerificationPlan, measured
 from specdec.servers.kind import kind
 from support.triton_server import Server
 
@@ -20,7 +20,7 @@ def run(
     compares: bool = True,
     loop: bool = False,
 ) -> dict[str, Any]:
-    plan = Plan(
+    plan = VerificationPlan(
         plan_hash="0" * 16,
         kind=kind("bls"),
         compares=compares,

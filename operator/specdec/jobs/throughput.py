@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ThroughputPlan:
     """Which service to put load on, and how.
 
     Attributes:
@@ -60,7 +60,7 @@ class Plan:
     concurrency: tuple[int, ...]
 
     @classmethod
-    def parse(cls, text: str) -> "Plan":
+    def parse(cls, text: str) -> "ThroughputPlan":
         """Parse the plan that `certify.resources` writes."""
         plan: Json = json.loads(text)
         return cls(
@@ -96,11 +96,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 0 if the service answered."""
     parser = argparse.ArgumentParser(description="Put load on a served model")
     parser.add_argument("--plan", required=True, help="JSON: the server and the load")
-    plan = Plan.parse(parser.parse_args(arguments).plan)
+    plan = ThroughputPlan.parse(parser.parse_args(arguments).plan)
     return result.run(lambda: {"throughput": asyncio.run(measured(plan))}, FAILED)
 
 
-async def measured(plan: Plan) -> Json:
+async def measured(plan: ThroughputPlan) -> Json:
     """Run the load and return its result.
 
     Raises:
@@ -132,7 +132,7 @@ async def measured(plan: Plan) -> Json:
     }
 
 
-def _path(plan: Plan, server: Server) -> DecodingPath:
+def _path(plan: ThroughputPlan, server: Server) -> DecodingPath:
     if not plan.client_loop:
         return TextModel(server, plan.kind.requests.model, requests=plan.kind.requests)
     draft = plan.draft_server and measurement_common.connection(plan.draft_server, None)
@@ -141,7 +141,7 @@ def _path(plan: Plan, server: Server) -> DecodingPath:
 
 
 async def _token_counts(
-    plan: Plan, path: DecodingPath, server: Server, prompts: Sequence[str]
+    plan: ThroughputPlan, path: DecodingPath, server: Server, prompts: Sequence[str]
 ) -> list[int]:
     """The number of tokens of each answer; the engine alone gives their ids."""
     if not plan.kind.counters.engine:

@@ -43,7 +43,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class VerificationPlan:
     """What to verify, and how.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan:
     tls: Mapping[str, str] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> "Plan":
+    def parse(cls, text: str) -> "VerificationPlan":
         """Parse the plan that `desired.measurement` writes."""
         plan: Json = json.loads(text)
         return cls(
@@ -101,11 +101,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 0 if the service answered, even if outputs differ."""
     parser = argparse.ArgumentParser(description="Verify a served model")
     parser.add_argument("--plan", required=True, help="JSON: the server and the prompts")
-    plan = Plan.parse(parser.parse_args(arguments).plan)
+    plan = VerificationPlan.parse(parser.parse_args(arguments).plan)
     return result.run(lambda: {"verification": asyncio.run(measured(plan))}, FAILED)
 
 
-async def measured(plan: Plan) -> Json:
+async def measured(plan: VerificationPlan) -> Json:
     """Run the verification and return the fields of `status.speculation`.
 
     Raises:
@@ -131,7 +131,7 @@ async def measured(plan: Plan) -> Json:
     return {"planHash": plan.plan_hash, "measuredAt": now, **measured}
 
 
-async def _compare(plan: Plan, entries: Sequence[Entry]) -> Json:
+async def _compare(plan: VerificationPlan, entries: Sequence[Entry]) -> Json:
     """Compare speculative answers with those of the target alone, then measure both speeds."""
     server = _connection(plan)
     draft = (
@@ -245,7 +245,7 @@ async def _speed(
     return round(100 * statistics.median(ratios))
 
 
-async def _engine_steps(plan: Plan, entries: Sequence[Entry]) -> Json:
+async def _engine_steps(plan: VerificationPlan, entries: Sequence[Entry]) -> Json:
     """Count tokens and steps of an engine that drafts itself and streams a response per step."""
     connection, engine = _connection(plan), plan.kind.counters.engine
     generated = steps = answered = 0
@@ -284,7 +284,7 @@ def _rounds(generated: int, steps: int) -> Mapping[str, Any]:
     }
 
 
-def _connection(plan: Plan) -> Connection:
+def _connection(plan: VerificationPlan) -> Connection:
     return measurement_common.connection(plan.server, plan.tls, plan.kind.requests.path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.matrix import Backend
-from specdec.tools.certify.request import Request
+from specdec.tools.certify.request import CertifyRequest
 
 Json = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -16,12 +16,12 @@ CREATED = "2026-01-02T03:00:00Z"
 DIGESTS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "dddddddddd"]
 
 
-def gpu(**changes: Any) -> Request:
-    return Request(**{"backend": TENSORRT, "gpu_product": H100, **changes})
+def gpu(**changes: Any) -> CertifyRequest:
+    return CertifyRequest(**{"backend": TENSORRT, "gpu_product": H100, **changes})
 
 
-def cpu(**changes: Any) -> Request:
-    return Request(**{"backend": REFERENCE, **changes})
+def cpu(**changes: Any) -> CertifyRequest:
+    return CertifyRequest(**{"backend": REFERENCE, **changes})
 
 
 def condition(

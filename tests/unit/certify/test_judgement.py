@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from specdec.tools.certify.judgement import Verdict, judge, speeds
-from specdec.tools.certify.progress import Limits, State, history, state
+from specdec.tools.certify.progress import EntryLimits, State, history, state
 from specdec.tools.certify.timing import stages, total
 from unit.certify.bodies import DIGESTS, alone, condition, load, served
 
 Json = dict[str, Any]
-LIMITS = Limits(total=3600, blocked=600)
+LIMITS = EntryLimits(total=3600, blocked=600)
 
 
 def at(clock: str) -> datetime:

@@ -8,7 +8,7 @@ from specdec.client.errors import BadRequestError
 from specdec.tools.certify import resources
 from specdec.tools.certify.facts import Gpus
 from specdec.tools.certify.matrix import NAMES, matrix, require_any, selected
-from specdec.tools.certify.request import HEADS_TARGET, Request
+from specdec.tools.certify.request import HEADS_TARGET, CertifyRequest
 from specdec.tools.dry_run import plan
 from unit.certify.bodies import H100, PYTORCH, REFERENCE, TENSORRT, cpu, gpu
 
@@ -23,11 +23,11 @@ TWO_GPUS = ["draft-target-dedicated", "two-servers", "fast-logits"]
 HEADS_ENTRIES = ["heads-baseline", "eagle", "medusa", "redrafter"]
 
 
-def tried(request: Request, gpus: Gpus | None, only: str | None = None) -> list[str]:
+def tried(request: CertifyRequest, gpus: Gpus | None, only: str | None = None) -> list[str]:
     return [e.name for e in matrix(request, gpus, selected(only)) if not e.not_tried]
 
 
-def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None) -> str:
+def why(request: CertifyRequest, gpus: Gpus | None, name: str, only: str | None = None) -> str:
     return next(e.not_tried for e in matrix(request, gpus, selected(only)) if e.name == name)
 
 
@@ -74,7 +74,7 @@ def why(request: Request, gpus: Gpus | None, name: str, only: str | None = None)
     ],
 )
 def test_entries_follow_from_the_gpus_and_the_backend(
-    request_: Request, gpus: Gpus | None, names: list[str]
+    request_: CertifyRequest, gpus: Gpus | None, names: list[str]
 ) -> None:
     assert sorted(tried(request_, gpus)) == sorted(names)
 
@@ -123,7 +123,7 @@ def test_entries_follow_from_the_gpus_and_the_backend(
     ],
 )
 def test_entry_that_is_not_tried_has_a_reason(
-    request_: Request, gpus: Gpus | None, name: str, reason: str
+    request_: CertifyRequest, gpus: Gpus | None, name: str, reason: str
 ) -> None:
     assert why(request_, gpus, name) == reason
 
@@ -154,7 +154,7 @@ def test_operator_accepts_every_entry(backend: Backend, version: str) -> None:
     if backend is PYTORCH:
         given = {"Eagle3": "pvc:heads/eagle3"}
     image = "release:1.3" if version == "1.3.0" else None
-    request = Request(
+    request = CertifyRequest(
         backend=backend, version=version, gpu_product=product, heads=given, image=image
     )
     entries = [entry for entry in matrix(request, gpus) if not entry.not_tried]

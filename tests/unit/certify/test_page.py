@@ -12,7 +12,7 @@ from specdec.api.matrix import Backend
 from specdec.tools.certify import page, report
 from specdec.tools.certify.facts import Gpus
 from specdec.tools.certify.matrix import matrix
-from specdec.tools.certify.request import Request
+from specdec.tools.certify.request import CertifyRequest
 from unit.certify.bodies import alone, load, served
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ def finished(body: Json, outcome: str = "passed", **changes: Any) -> Json:
 
 
 def run() -> Json:
-    request = Request(backend=Backend("TensorRT"), gpu_product="NVIDIA-L4")
+    request = CertifyRequest(backend=Backend("TensorRT"), gpu_product="NVIDIA-L4")
     return {
         "id": "1a2b3c4d",
         "startedAt": "2026-01-02T03:00:00Z",

@@ -6,7 +6,7 @@ import pytest
 
 from specdec.client.errors import BadRequestError
 from specdec.tools.certify.facts import Facts, Gpus, facts, select
-from specdec.tools.certify.request import Request, heads, source
+from specdec.tools.certify.request import CertifyRequest, heads, source
 from unit.certify.bodies import H100, cpu, gpu
 
 
@@ -81,7 +81,7 @@ def test_facts_count_the_gpus_of_nodes_that_take_pods() -> None:
     ],
 )
 def test_unclear_gpus_are_a_sentence(
-    request_: Request, known: Facts | None, sentence: str
+    request_: CertifyRequest, known: Facts | None, sentence: str
 ) -> None:
     with pytest.raises(BadRequestError) as error:
         select(request_, known)

@@ -22,8 +22,8 @@ def test_plans_are_those_that_the_operator_writes() -> None:
     model = SpeculativeModel.parse(body)
     job = measurement.verify_job(model, "0" * 16, "0.18.0", 4, "image")
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    plan = verify.Plan.parse(command[-1])
-    assert plan == verify.Plan(
+    plan = verify.VerificationPlan.parse(command[-1])
+    assert plan == verify.VerificationPlan(
         plan_hash="0" * 16,
         kind=kind("bls"),
         compares=True,

@@ -10,7 +10,7 @@ from specdec.images.openai.assembly import Piece
 from specdec.images.openai.checkpoint import ChatFormat
 from specdec.images.openai.errors import ApiError
 from specdec.images.openai.request import Served
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
 from specdec.servers.bls.requests import REQUESTS
 from specdec.servers.encoding import Declaration
@@ -81,6 +81,6 @@ class FakeBackend:
             raise
 
 
-def endpoint(backend: FakeBackend, settings: Settings | None = None) -> Endpoint:
+def endpoint(backend: FakeBackend, settings: EndpointSettings | None = None) -> Endpoint:
     form = ChatFormat(TEMPLATE)
-    return Endpoint(settings or Settings("llama"), backend, Templates(form))
+    return Endpoint(settings or EndpointSettings("llama"), backend, Templates(form))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from specdec.images.openai.errors import ApiError, overloaded
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from unit.openai.fake_backend import OLDER, SERVED, FakeBackend, endpoint, pieces
 from unit.openai.in_process import CHAT, COMPLETION, events, post
 
@@ -98,7 +98,7 @@ async def test_ensemble_is_cancelled_at_a_stop_string() -> None:
     declared = replace(SERVED.declared, inputs=SERVED.declared.inputs - {"num_draft_tokens"})
     ensemble = replace(SERVED, declared=declared)
     backend = FakeBackend([*pieces("a.b"), ApiError("read after the end")], ensemble)
-    served = endpoint(backend, Settings("llama", model="ensemble"))
+    served = endpoint(backend, EndpointSettings("llama", model="ensemble"))
     response = await post(served, "completions", {**COMPLETION, "stop": "."})
     assert response.json()["choices"][0]["text"] == "a"
     assert backend.cancelled.is_set()
@@ -115,7 +115,7 @@ async def test_reasoning_and_tool_calls_are_split(stream: bool) -> None:
                 "tool_call>",
             )
         ),
-        Settings("llama", tool_parser="hermes", reasoning_parser="deepseek_r1"),
+        EndpointSettings("llama", tool_parser="hermes", reasoning_parser="deepseek_r1"),
     )  # fmt: skip
     response = await post(served, "chat/completions", {**CHAT, "tools": [TOOL], "stream": stream})
     if stream:
@@ -138,7 +138,7 @@ async def test_reasoning_and_tool_calls_are_split(stream: bool) -> None:
 
 async def test_text_of_a_call_is_content_without_tools() -> None:
     served = endpoint(
-        FakeBackend(pieces("<tool_call>{}")), Settings("llama", tool_parser="hermes")
+        FakeBackend(pieces("<tool_call>{}")), EndpointSettings("llama", tool_parser="hermes")
     )
     response = await post(served, "chat/completions", CHAT)
     message = response.json()["choices"][0]["message"]

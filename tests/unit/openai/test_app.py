@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from specdec.images.openai.limits import Limits
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from unit.openai.fake_backend import SERVED, FakeBackend, endpoint, pieces
 from unit.openai.in_process import COMPLETION, Json, client, post
 
@@ -51,7 +51,7 @@ async def test_readiness_follows_the_server_and_the_drain() -> None:
 
 async def test_requests_beyond_the_bound_are_refused_and_counted() -> None:
     backend = FakeBackend(pieces("a"), held=0)
-    served = endpoint(backend, Settings("llama", limits=Limits(in_flight=1)))
+    served = endpoint(backend, EndpointSettings("llama", limits=Limits(in_flight=1)))
     async with client(served) as http:
         running = asyncio.ensure_future(http.post("/v1/completions", json=COMPLETION))
         await backend.waiting.wait()
@@ -114,7 +114,7 @@ async def test_disconnect_cancels_the_request() -> None:
 
 
 async def test_disconnect_before_the_end_of_the_body_frees_the_place() -> None:
-    served = endpoint(FakeBackend(), Settings("llama", limits=Limits(in_flight=1)))
+    served = endpoint(FakeBackend(), EndpointSettings("llama", limits=Limits(in_flight=1)))
     sent: list[Json] = []
 
     async def receive() -> Json:
@@ -130,14 +130,14 @@ async def test_disconnect_before_the_end_of_the_body_frees_the_place() -> None:
 
 async def test_answer_beyond_the_time_limit_is_cancelled() -> None:
     backend = FakeBackend(pieces("a"), held=0)
-    served = endpoint(backend, Settings("llama", limits=Limits(seconds=0.05)))
+    served = endpoint(backend, EndpointSettings("llama", limits=Limits(seconds=0.05)))
     response = await post(served, "completions", COMPLETION)
     assert (response.status_code, response.json()["error"]["code"]) == (504, "timeout")
     assert backend.cancelled.is_set()
 
 
 async def test_body_above_the_limit_is_refused() -> None:
-    served = endpoint(FakeBackend(), Settings("llama", limits=Limits(body_bytes=100)))
+    served = endpoint(FakeBackend(), EndpointSettings("llama", limits=Limits(body_bytes=100)))
     response = await post(served, "completions", {**COMPLETION, "prompt": "x" * 100})
     assert (response.status_code, response.json()["error"]["code"]) == (413, "request_too_large")
 

@@ -11,7 +11,7 @@ import pytest
 
 from specdec.images.openai import http
 from specdec.images.openai.limits import Limits
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
 
@@ -22,7 +22,9 @@ _DEADLINE = 60
 
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[int]:
-    served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=Limits(**limits)))
+    served = endpoint(
+        FakeBackend(pieces("ok")), EndpointSettings("llama", limits=Limits(**limits))
+    )
     async with listening(served.application()) as port:
         yield port
 

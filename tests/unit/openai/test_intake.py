@@ -11,10 +11,9 @@ import pytest
 from specdec.images.openai import http, intake
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.limits import Limits
-from specdec.images.openai.proxy.app import Proxy
-from specdec.images.openai.proxy.app import Settings as ProxySettings
+from specdec.images.openai.proxy.app import Proxy, ProxySettings
 from specdec.images.openai.proxy.upstream import Upstream
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.servers.kind import kind
 from unit.openai.fake_backend import FakeBackend, endpoint, pieces
 from unit.openai.listening import listening
@@ -62,7 +61,7 @@ async def test_bodies_that_do_not_arrive_block_no_client(monkeypatch: pytest.Mon
     monkeypatch.setattr(intake, "BODIES", 4)
     monkeypatch.setattr(http, "DRAINED_SECONDS", 0.1)
     limits = Limits(in_flight=2)
-    served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=limits))
+    served = endpoint(FakeBackend(pieces("ok")), EndpointSettings("llama", limits=limits))
     async with listening(served.application()) as port, Clients(port) as clients:
         stalled = [await clients.send(with_length(100) + b"{") for _ in range(4)]
         await arriving(served._intake, 4)
@@ -79,7 +78,7 @@ async def test_bytes_of_bodies_in_arrival_are_limited(monkeypatch: pytest.Monkey
     """250 stalled bodies of 4 MiB needed 1.13 GB."""
     monkeypatch.setattr(Limits, "arriving_bytes", 3_000_000)
     monkeypatch.setattr(http, "DRAINED_SECONDS", 0.1)
-    served = endpoint(FakeBackend(pieces("ok")), Settings("llama"))
+    served = endpoint(FakeBackend(pieces("ok")), EndpointSettings("llama"))
     async with listening(served.application()) as port, Clients(port) as clients:
         part = with_length(2_000_000) + b"{" * 1_200_000
         stalled = [await clients.send(part) for _ in range(4)]
@@ -102,7 +101,7 @@ async def test_bytes_of_bodies_in_arrival_are_limited(monkeypatch: pytest.Monkey
 async def test_bytes_of_requests_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "held_bytes", 1000)
     backend = FakeBackend(pieces("ok"), held=0)
-    served = endpoint(backend, Settings("llama"))
+    served = endpoint(backend, EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x" * 600}).encode()
     async with listening(served.application()) as port, Clients(port) as clients:
         await clients.send(with_length(len(body)) + body)
@@ -116,7 +115,7 @@ async def test_bytes_of_requests_in_flight_are_limited(monkeypatch: pytest.Monke
 async def test_a_body_that_makes_progress_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "BODY_BYTES_PER_SECOND", 100)
     limits = Limits(body_seconds=_DEADLINE)
-    served = endpoint(FakeBackend(pieces("ok")), Settings("llama", limits=limits))
+    served = endpoint(FakeBackend(pieces("ok")), EndpointSettings("llama", limits=limits))
     body = BODY[:-1] + b" " * 4000 + b"}"
     async with listening(served.application()) as port, Clients(port) as clients:
         reader, writer = await clients.send(with_length(len(body)) + body[:3000])
@@ -150,7 +149,7 @@ async def test_a_client_that_reads_nothing_loses_its_connection(
 ) -> None:
     monkeypatch.setattr(http, "WRITE_SECONDS", 0.1)
     backend = FakeBackend(pieces(*["x" * 100_000] * 200))
-    served = endpoint(backend, Settings("llama"))
+    served = endpoint(backend, EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x", "stream": True}).encode()
     async with listening(served.application()) as port:
         client = socket.create_connection(("127.0.0.1", port))
@@ -175,7 +174,7 @@ async def test_an_answer_that_is_not_read_keeps_its_request_in_flight(
         writer.close()
 
     server = await asyncio.start_server(upstream, "127.0.0.1", 0)
-    served: Endpoint | Proxy = endpoint(FakeBackend(pieces(text)), Settings("llama"))
+    served: Endpoint | Proxy = endpoint(FakeBackend(pieces(text)), EndpointSettings("llama"))
     if kind == "proxy":
         address = Upstream("127.0.0.1", server.sockets[0].getsockname()[1])
         served = Proxy(ProxySettings("llama", "own", 8002, Limits(), KIND), address)
@@ -193,7 +192,7 @@ async def test_a_client_that_reads_slowly_keeps_its_connection(
 ) -> None:
     monkeypatch.setattr(http, "WRITE_SECONDS", 0.05)
     backend = FakeBackend(pieces(*["x" * 100_000] * 200))
-    served = endpoint(backend, Settings("llama"))
+    served = endpoint(backend, EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x", "stream": True}).encode()
     async with listening(served.application()) as port, Clients(port) as clients:
         reader, _ = await clients.send(with_length(len(body)) + body)
@@ -206,7 +205,7 @@ async def test_a_client_that_reads_slowly_keeps_its_connection(
 
 
 async def test_a_connection_beyond_the_limit_replaces_an_idle_one() -> None:
-    served = endpoint(FakeBackend(pieces("ok"), held=0), Settings("llama"))
+    served = endpoint(FakeBackend(pieces("ok"), held=0), EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x"}).encode()
     async with listening(served.application(), connections=3) as port, Clients(port) as clients:
         busy = await clients.send(with_length(len(body)) + body)
@@ -220,7 +219,7 @@ async def test_a_connection_beyond_the_limit_replaces_an_idle_one() -> None:
 
 async def test_many_requests_that_wait_on_a_connection_end_it() -> None:
     backend = FakeBackend(pieces("ok"), held=0)
-    served = endpoint(backend, Settings("llama"))
+    served = endpoint(backend, EndpointSettings("llama"))
     async with listening(served.application()) as port, Clients(port) as clients:
         first = with_length(len(BODY)) + BODY
         connection = await clients.send(first + b"GET / HTTP/1.1\r\nhost: h\r\n\r\n" * 1000)

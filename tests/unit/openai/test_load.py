@@ -6,7 +6,7 @@ import pytest
 
 from specdec.images.openai.load import read
 from specdec.images.openai.metrics import Metrics
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.servers.kind import kind
 from specdec.servers.totals import Load
 from unit.openai.fake_backend import FakeBackend, endpoint
@@ -67,7 +67,7 @@ async def test_load_is_unknown_if_the_page_cannot_be_read(body: bytes) -> None:
 
 async def test_own_metrics_are_served_without_those_of_the_server() -> None:
     # No process listens on this port.
-    served = endpoint(FakeBackend(), Settings("llama", metrics_url="127.0.0.1:1"))
+    served = endpoint(FakeBackend(), EndpointSettings("llama", metrics_url="127.0.0.1:1"))
     async with client(served) as http:
         page = (await http.get("/metrics")).text
     assert "specdec_openai_requests_in_flight 0.0" in page

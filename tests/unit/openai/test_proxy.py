@@ -11,7 +11,7 @@ import pytest
 
 from specdec.images.openai.limits import Limits
 from specdec.images.openai.proxy import app
-from specdec.images.openai.proxy.app import Proxy, Settings
+from specdec.images.openai.proxy.app import Proxy, ProxySettings
 from specdec.images.openai.proxy.checks import Names
 from specdec.images.openai.proxy.upstream import Upstream
 from specdec.servers.kind import kind
@@ -55,7 +55,8 @@ async def running(
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     proxy = Proxy(
-        Settings(SERVED, OWN, METRICS_PORT, Limits(**limits), KIND), Upstream("127.0.0.1", port)
+        ProxySettings(SERVED, OWN, METRICS_PORT, Limits(**limits), KIND),
+        Upstream("127.0.0.1", port),
     )
     transport = httpx.ASGITransport(proxy.application())
     async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
@@ -101,7 +102,9 @@ async def test_a_broken_server_is_unavailable(answer: bytes, sentence: str) -> N
 
 
 async def test_an_absent_server_is_unavailable_and_not_ready() -> None:
-    proxy = Proxy(Settings(SERVED, OWN, METRICS_PORT, Limits(), KIND), Upstream("127.0.0.1", 1))
+    proxy = Proxy(
+        ProxySettings(SERVED, OWN, METRICS_PORT, Limits(), KIND), Upstream("127.0.0.1", 1)
+    )
     transport = httpx.ASGITransport(proxy.application())
     async with httpx.AsyncClient(transport=transport, base_url="http://proxy:8000") as client:
         got = await client.post(PATH, json=BODY)

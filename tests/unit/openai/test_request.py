@@ -9,10 +9,10 @@ from specdec.images.openai.body import parse
 from specdec.images.openai.errors import ApiError
 from specdec.images.openai.models import Chat, Common, Completion
 from specdec.images.openai.request import Task, prompt_of, task
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from unit.openai.fake_backend import SERVED
 
-SETTINGS = Settings("llama")
+SETTINGS = EndpointSettings("llama")
 MESSAGES = [{"role": "user", "content": "hi"}]
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ def completion(**fields: Any) -> Task:
     return task(body, prompt_of(body), SERVED, SETTINGS)
 
 
-def chat(settings: Settings = SETTINGS, **fields: Any) -> Task:
+def chat(settings: EndpointSettings = SETTINGS, **fields: Any) -> Task:
     body = parse(json.dumps({"model": "llama", "messages": MESSAGES, **fields}).encode(), Chat)
     return task(body, "prompt", SERVED, settings)
 
@@ -138,4 +138,4 @@ def test_defaults_of_both_limits() -> None:
 def test_tools_are_ignored_without_choice() -> None:
     tool = {"type": "function", "function": {"name": "f"}}
     assert not chat(tools=[tool], tool_choice="none").tools
-    assert chat(Settings("llama", tool_parser="hermes"), tools=[tool]).tools
+    assert chat(EndpointSettings("llama", tool_parser="hermes"), tools=[tool]).tools

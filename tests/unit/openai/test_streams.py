@@ -14,7 +14,7 @@ import pytest
 from specdec.client.connection import Connection
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.checkpoint import ChatFormat
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
 from specdec.images.openai.triton import Triton
 from specdec.servers.bls.requests import REQUESTS
@@ -53,7 +53,7 @@ async def serving(script: Script) -> AsyncIterator[int]:
     server, url = fake_server.serve(script)
     try:
         async with Triton(Connection(url), "tensorrt_llm_bls", REQUESTS) as triton:
-            endpoint = Endpoint(Settings("llama"), triton, Templates(ChatFormat()))
+            endpoint = Endpoint(EndpointSettings("llama"), triton, Templates(ChatFormat()))
             async with listening(endpoint.application()) as port, asyncio.timeout(_DEADLINE):
                 yield port
     finally:

@@ -11,7 +11,7 @@ from specdec.images.openai import checkpoint, runner
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.images.openai.parsers import REASONING, TOOLS
-from specdec.images.openai.settings import DEFAULT, Settings
+from specdec.images.openai.settings import DEFAULT, EndpointSettings
 from specdec.images.openai.template import Templates, TemplateStartError
 from specdec.images.openai.triton import Triton
 from specdec.servers.kind import kind, kinds
@@ -30,7 +30,7 @@ async def _serve(options: argparse.Namespace) -> None:
     templates = Templates(form)
     await templates.start()
     server = kind(options.kind)
-    settings = Settings(
+    settings = EndpointSettings(
         served_name=options.served_model_name,
         kind=server,
         model=options.model or server.requests.model,
@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--served-model-name", required=True, help="the model's name in requests")
     add("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
-    add("--metrics-url", default=Settings.metrics_url, help="host:port of Triton's metrics")
+    add(
+        "--metrics-url", default=EndpointSettings.metrics_url, help="host:port of Triton's metrics"
+    )
     names = sorted(each.name for each in kinds())
     add("--kind", default=DEFAULT.name, choices=names, help="the kind of the server")
     add("--model", default="", help="the Triton model; the kind's own by default")

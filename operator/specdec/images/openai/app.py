@@ -21,7 +21,7 @@ from specdec.images.openai.models import Chat, Completion
 from specdec.images.openai.off_loop import off_loop
 from specdec.images.openai.replies import HANDLERS, scope_of, unless_left
 from specdec.images.openai.request import Served, Task, in_scope, prompt_of, task
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
 from specdec.images.openai.triton import ModelServer
 
@@ -33,7 +33,7 @@ class Endpoint:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EndpointSettings,
         backend: ModelServer,
         templates: Templates,
         metrics: Metrics | None = None,

@@ -9,7 +9,7 @@ from specdec.images.openai.parsers import REASONING, TOOLS
 from specdec.images.openai.parsers.split import Call, Content, Event, Parser
 from specdec.images.openai.parsers.stop import Stop
 from specdec.images.openai.request import Task
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Assembly:
         totals: what the server has reported.
     """
 
-    def __init__(self, task: Task, settings: Settings, max_seq_len: int = 0) -> None:
+    def __init__(self, task: Task, settings: EndpointSettings, max_seq_len: int = 0) -> None:
         self._task, self._max_seq_len = task, max_seq_len
         self._stop = Stop(task.stop) if task.stop else None
         self._parsers: list[Parser] = []

@@ -18,7 +18,7 @@ from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.parsers.split import Event
 from specdec.images.openai.replies import send_whole
 from specdec.images.openai.request import Served, Task
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.triton import ModelServer
 
 _DISCONNECTED = 499
@@ -33,7 +33,7 @@ _STREAM_HEADERS = [
 class Owner(Protocol):
     """What an exchange needs of the endpoint."""
 
-    settings: Settings
+    settings: EndpointSettings
     backend: ModelServer
     metrics: Metrics
 

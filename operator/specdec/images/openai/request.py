@@ -8,7 +8,7 @@ from specdec.client.errors import BadRequestError
 from specdec.images.openai.body import shown
 from specdec.images.openai.errors import ApiError, context_length, unknown_model
 from specdec.images.openai.models import Chat, Common, Completion
-from specdec.images.openai.settings import Settings
+from specdec.images.openai.settings import EndpointSettings
 from specdec.servers.encoding import Declaration, Requests
 from specdec.servers.request import Request
 
@@ -69,7 +69,7 @@ class Task:
     max_tokens: int
 
 
-def task(body: Common, prompt: str, served: Served, settings: Settings) -> Task:
+def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) -> Task:
     """The task of a validated body.
 
     Args:
@@ -152,7 +152,7 @@ def prompt_of(body: Completion) -> str:
     return prompt
 
 
-def _refuse(body: Common, served: Served, settings: Settings) -> None:
+def _refuse(body: Common, served: Served, settings: EndpointSettings) -> None:
     """Refuse what the server does not offer."""
     if body.model != settings.served_name:
         raise unknown_model(body.model, settings.served_name)
@@ -183,7 +183,7 @@ def _refuse(body: Common, served: Served, settings: Settings) -> None:
             raise ApiError(f"{name} is {shown(getattr(body, name))}, but {message}", param=name)
 
 
-def _unsupported_chat(body: Chat, settings: Settings) -> dict[str, tuple[bool, str]]:
+def _unsupported_chat(body: Chat, settings: EndpointSettings) -> dict[str, tuple[bool, str]]:
     formats = body.response_format
     return {
         "response_format": (
@@ -225,7 +225,7 @@ def _log_probs(body: Common, served: Served) -> bool:
     return requested
 
 
-def _max_tokens(body: Common, served: Served, settings: Settings) -> int:
+def _max_tokens(body: Common, served: Served, settings: EndpointSettings) -> int:
     name, limit = "max_tokens", body.max_tokens
     if isinstance(body, Chat) and body.max_completion_tokens is not None:
         if limit not in (None, body.max_completion_tokens):

@@ -9,7 +9,7 @@ DEFAULT = kind("bls")
 
 
 @dataclass(frozen=True)
-class Settings:
+class EndpointSettings:
     """What the endpoint serves.
 
     Attributes:

@@ -11,7 +11,7 @@ from specdec.api import names
 from specdec.api.matrix import matrix
 from specdec.client.errors import BadRequestError
 from specdec.desired.pod import GPU
-from specdec.tools.certify.request import Request
+from specdec.tools.certify.request import CertifyRequest
 
 Json = dict[str, Any]
 _LABELS = "nvidia.com/gpu"
@@ -66,7 +66,7 @@ def facts(nodes: Sequence[Mapping[str, Any]]) -> Facts:
     )
 
 
-def select(request: Request, known: Facts | None) -> Gpus | None:
+def select(request: CertifyRequest, known: Facts | None) -> Gpus | None:
     """The GPUs of the run; None for a backend without GPUs.
 
     Args:
@@ -109,7 +109,7 @@ def _without_gpus() -> str:
     return " or ".join(str(name) for name, row in rows if row.served and not row.on_gpus)
 
 
-def _given(request: Request) -> Gpus:
+def _given(request: CertifyRequest) -> Gpus:
     if request.gpu_product is None or request.gpus is None:
         raise BadRequestError(
             "you may not list nodes, so the GPUs are unknown; give --gpu-product, the node label "

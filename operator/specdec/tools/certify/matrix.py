@@ -10,7 +10,7 @@ from typing import Any
 from specdec.client.errors import BadRequestError
 from specdec.tools.certify import resources
 from specdec.tools.certify.facts import Gpus
-from specdec.tools.certify.request import HEADS, Request
+from specdec.tools.certify.request import HEADS, CertifyRequest
 
 Json = dict[str, Any]
 BASELINE = "baseline"
@@ -51,17 +51,17 @@ class _Row:
     name: str
     title: str
     method: str
-    build: Callable[[Request, Json], Json]
+    build: Callable[[CertifyRequest, Json], Json]
     gpus: int = 1
     heads: bool = False
     rounds: bool = False
 
 
-def _with_draft(**block: Any) -> Callable[[Request, Json], Json]:
+def _with_draft(**block: Any) -> Callable[[CertifyRequest, Json], Json]:
     return lambda request, spec: resources.draft_target(request, spec, **block)
 
 
-def _with_heads(method: str) -> Callable[[Request, Json], Json]:
+def _with_heads(method: str) -> Callable[[CertifyRequest, Json], Json]:
     return lambda request, spec: resources.with_heads(request, spec, method)
 
 
@@ -115,7 +115,7 @@ NAMES = tuple(row.name for row in _ROWS)
 
 
 def matrix(
-    request: Request, gpus: Gpus | None, only: Sequence[str] | None = None
+    request: CertifyRequest, gpus: Gpus | None, only: Sequence[str] | None = None
 ) -> tuple[Entry, ...]:
     """Every entry, in the order in which they run.
 
@@ -158,7 +158,9 @@ def require_any(entries: Sequence[Entry]) -> None:
 _NOT_SELECTED = "--only leaves it out"
 
 
-def _entry(row: _Row, request: Request, gpus: Gpus | None, only: Sequence[str] | None) -> Entry:
+def _entry(
+    row: _Row, request: CertifyRequest, gpus: Gpus | None, only: Sequence[str] | None
+) -> Entry:
     baseline = HEADS_BASELINE if row.heads else BASELINE
     head = (row.name, row.title, row.method)
     left_out = only is not None and row.name not in only
@@ -171,7 +173,7 @@ def _entry(row: _Row, request: Request, gpus: Gpus | None, only: Sequence[str] |
     return Entry(*head, spec, "", compared)
 
 
-def _reason(row: _Row, request: Request, gpus: Gpus | None) -> str:
+def _reason(row: _Row, request: CertifyRequest, gpus: Gpus | None) -> str:
     """Why a row does not apply to the request and the GPUs; empty if it does."""
     backend = request.backend
     if not request.support.serves(row.method, request.served_version):
@@ -193,10 +195,10 @@ def _reason(row: _Row, request: Request, gpus: Gpus | None) -> str:
     return ""
 
 
-def _spreads(row: _Row, request: Request) -> bool:
+def _spreads(row: _Row, request: CertifyRequest) -> bool:
     """Whether the pods of an entry can be on several nodes."""
     return row.name == "two-servers" and request.access_mode == "ReadWriteMany"
 
 
-def _available(row: _Row, request: Request, gpus: Gpus) -> int:
+def _available(row: _Row, request: CertifyRequest, gpus: Gpus) -> int:
     return gpus.total if _spreads(row, request) else gpus.per_node

@@ -33,7 +33,7 @@ _UNFINISHED = frozenset(
 
 
 @dataclass(frozen=True)
-class Limits:
+class EntryLimits:
     """How long an entry may take, in seconds: in all, and blocked by one reason."""
 
     total: float
@@ -87,7 +87,7 @@ def state(
     past: Sequence[Json],
     started: datetime,
     now: datetime,
-    limits: Limits,
+    limits: EntryLimits,
 ) -> State:
     """How far a resource has come.
 

@@ -1,7 +1,7 @@
 """The options of a run (backend, models, storage and load), and the form of sources.
 
-The command line creates a `Request`; `matrix` and `resources` read it. Every error is one sentence
-with the option, its value and the fix.
+The command line creates a `CertifyRequest`; `matrix` and `resources` read it. Every error is one
+sentence with the option, its value and the fix.
 """
 
 import re
@@ -33,7 +33,7 @@ _QUANTITY = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CertifyRequest:
     """The options that decide what is served; a resumed run must have the same ones.
 
     Attributes:

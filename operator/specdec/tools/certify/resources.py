@@ -16,7 +16,7 @@ from specdec.desired.fetch import own_job
 from specdec.desired.network import address
 from specdec.desired.pod import GPU, Container
 from specdec.tools.certify.facts import Gpus
-from specdec.tools.certify.request import DTYPES, Request, source
+from specdec.tools.certify.request import DTYPES, CertifyRequest, source
 
 Json = dict[str, Any]
 MANAGER = "specdec-certify"
@@ -42,7 +42,7 @@ def resource_name(entry: str) -> str:
     return f"certify-{entry}"
 
 
-def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
+def base_spec(request: CertifyRequest, gpus: Gpus | None, target: str) -> Json:
     """A spec without speculation.
 
     Args:
@@ -76,7 +76,7 @@ def base_spec(request: Request, gpus: Gpus | None, target: str) -> Json:
     return spec
 
 
-def draft_target(request: Request, spec: Json, **block: Any) -> Json:
+def draft_target(request: CertifyRequest, spec: Json, **block: Any) -> Json:
     """The spec with a draft model; `block` are fields of spec.speculation.draftTarget."""
     changed = copy.deepcopy(spec)
     if not request.drafts_by_request:
@@ -100,7 +100,7 @@ def draft_target(request: Request, spec: Json, **block: Any) -> Json:
     return changed
 
 
-def n_gram(request: Request, spec: Json) -> Json:
+def n_gram(request: CertifyRequest, spec: Json) -> Json:
     """The spec with drafts from the text itself."""
     speculation = {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS}
     changed = {**copy.deepcopy(spec), "speculation": speculation}
@@ -108,13 +108,13 @@ def n_gram(request: Request, spec: Json) -> Json:
     return {**changed, "benchmark": _benchmark(request)} if request.drafts_by_request else changed
 
 
-def suffix_automaton(_: Request, spec: Json) -> Json:
+def suffix_automaton(_: CertifyRequest, spec: Json) -> Json:
     """The spec with drafts by a suffix automaton."""
     speculation = {"method": "SuffixAutomaton", "maxDraftTokens": MAX_DRAFT_TOKENS}
     return {**copy.deepcopy(spec), "speculation": speculation}
 
 
-def _benchmark(request: Request) -> Json:
+def _benchmark(request: CertifyRequest) -> Json:
     return {
         "mode": "OnReady",
         "concurrency": list(CONCURRENCY),
@@ -124,14 +124,14 @@ def _benchmark(request: Request) -> Json:
     }
 
 
-def lookahead(request: Request, spec: Json) -> Json:
+def lookahead(request: CertifyRequest, spec: Json) -> Json:
     """The spec with Lookahead: the sizes in TensorRT-LLM's guides, or small ones for a CPU."""
     sizes = (7, 7, 7) if request.support.on_gpus else (4, 3, 4)
     block = dict(zip(("windowSize", "ngramSize", "verificationSetSize"), sizes, strict=True))
     return {**copy.deepcopy(spec), "speculation": {"method": "Lookahead", "lookahead": block}}
 
 
-def with_heads(request: Request, spec: Json, method: str) -> Json:
+def with_heads(request: CertifyRequest, spec: Json, method: str) -> Json:
     """The spec with the heads that the request names for a method."""
     option = f"--heads {method}"
     checkpoint = source(option, request.heads[method], request.token_secret)
@@ -156,7 +156,7 @@ def resource(entry: str, namespace: str, spec: Mapping[str, Any], run: str) -> J
     }
 
 
-def claim(request: Request, namespace: str, run: str) -> Json:
+def claim(request: CertifyRequest, namespace: str, run: str) -> Json:
     """The claim for the checkpoints and engines of all entries."""
     spec: Json = {
         "accessModes": [request.access_mode],
@@ -172,7 +172,7 @@ def claim(request: Request, namespace: str, run: str) -> Json:
     }
 
 
-def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: str) -> Json:
+def throughput_job(live: Mapping[str, Any], image: str, request: CertifyRequest, run: str) -> Json:
     """The Job that sends load to a served resource and returns its throughput.
 
     Args:
@@ -222,20 +222,20 @@ def throughput_job(live: Mapping[str, Any], image: str, request: Request, run: s
     }
 
 
-def _model(request: Request, option: str) -> Json:
+def _model(request: CertifyRequest, option: str) -> Json:
     model: Json = {"source": source(option, request.sources[option], request.token_secret)}
     if (dtype := DTYPES.get(request.sources[option])) is not None:
         model["dtype"] = dtype
     return model
 
 
-def _limits(request: Request) -> Json:
+def _limits(request: CertifyRequest) -> Json:
     if request.support.on_gpus:
         return {"maxBatchSize": 8, "maxInputLen": 1024, "maxSeqLen": 2048, "maxNumTokens": 8192}
     return {"maxBatchSize": 8, "maxInputLen": 128, "maxSeqLen": 256, "maxNumTokens": 2048}
 
 
-def _serving(request: Request, *, heads: bool) -> Json:
+def _serving(request: CertifyRequest, *, heads: bool) -> Json:
     if not request.support.on_gpus:
         small = {"requests": {"cpu": "100m", "memory": "512Mi"}}
         return {"sharedMemory": "256Mi", "resources": small, "drain": {"timeoutSeconds": 10}}

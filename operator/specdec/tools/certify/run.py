@@ -18,8 +18,8 @@ from specdec.tools.certify.folder import Folder
 from specdec.tools.certify.judgement import judge
 from specdec.tools.certify.live import Live
 from specdec.tools.certify.matrix import Entry
-from specdec.tools.certify.progress import Limits, State, history, state
-from specdec.tools.certify.request import Request
+from specdec.tools.certify.progress import EntryLimits, State, history, state
+from specdec.tools.certify.request import CertifyRequest
 from specdec.tools.certify.timing import stages
 from specdec.tools.inspect import snapshot
 
@@ -46,7 +46,7 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run does.
 
     Attributes:
@@ -61,9 +61,9 @@ class Plan:
     """
 
     id: str
-    request: Request
+    request: CertifyRequest
     entries: Sequence[Entry]
-    limits: Limits
+    limits: EntryLimits
     keep: bool = False
     retry: bool = False
     operator_namespace: str = "specdec-system"
@@ -74,7 +74,7 @@ class Plan:
         return self.clock().isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-async def run(live: Live, folder: Folder, plan: Plan, reporter: Reporter) -> None:
+async def run(live: Live, folder: Folder, plan: RunPlan, reporter: Reporter) -> None:
     """Run all entries that are tried and have no result yet; the results are in the folder.
 
     Raises:
@@ -97,13 +97,13 @@ async def run(live: Live, folder: Folder, plan: Plan, reporter: Reporter) -> Non
         await live.remove(_CLAIM, resources.CLAIM, plan.id, _PATIENCE_SECONDS)
 
 
-def _open(earlier: Json | None, plan: Plan) -> bool:
+def _open(earlier: Json | None, plan: RunPlan) -> bool:
     """Whether an entry has no result, or one that is to be replaced."""
     outcome = (earlier or {}).get("outcome")
     return outcome not in ("passed", "failed") or (plan.retry and outcome == "failed")
 
 
-async def _clean(live: Live, folder: Folder, plan: Plan, entry: Entry, result: Json) -> None:
+async def _clean(live: Live, folder: Folder, plan: RunPlan, entry: Entry, result: Json) -> None:
     """Delete the resource of a finished entry, or suspend it to keep it."""
     if result.get("cleaned"):
         return
@@ -122,7 +122,7 @@ class _Attempt:
     """One entry: from its resource to its result."""
 
     def __init__(
-        self, live: Live, folder: Folder, plan: Plan, entry: Entry, reporter: Reporter
+        self, live: Live, folder: Folder, plan: RunPlan, entry: Entry, reporter: Reporter
     ) -> None:
         self._live, self._folder, self._plan = live, folder, plan
         self._entry, self._reporter = entry, reporter

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from specdec.tools.certify.facts import Facts, Gpus
     from specdec.tools.certify.folder import Folder
     from specdec.tools.certify.matrix import Entry
-    from specdec.tools.certify.request import Request
-    from specdec.tools.certify.run import Plan
+    from specdec.tools.certify.request import CertifyRequest
+    from specdec.tools.certify.run import RunPlan
 
 _FAILED = 1
 _INTERRUPTED = 130
@@ -121,9 +121,9 @@ async def _certify(params: Mapping[str, Any]) -> bool:
             return _finish(folder)
 
 
-def _request(params: Mapping[str, Any]) -> "Request":
+def _request(params: Mapping[str, Any]) -> "CertifyRequest":
     from specdec.api.matrix import Backend
-    from specdec.tools.certify.request import HEADS_TARGET, Request, heads
+    from specdec.tools.certify.request import HEADS_TARGET, CertifyRequest, heads
 
     backends = {str(item).lower(): item for item in Backend}
     backend = backends.get(params["backend"].lower())
@@ -132,7 +132,7 @@ def _request(params: Mapping[str, Any]) -> "Request":
             f"--backend is {params['backend']!r}; write one of {', '.join(map(str, Backend))}"
         )
     same = ("version", "image", "gpu_product", "gpus", "token_secret", "claim")
-    return Request(
+    return CertifyRequest(
         backend=backend,
         **{name: params[name] for name in same},
         target=params["target"] or "",
@@ -148,17 +148,17 @@ def _request(params: Mapping[str, Any]) -> "Request":
 
 
 def _plan(
-    params: Mapping[str, Any], run: str, request: "Request", entries: "tuple[Entry, ...]"
-) -> "Plan":
-    from specdec.tools.certify.progress import Limits
-    from specdec.tools.certify.run import Plan
+    params: Mapping[str, Any], run: str, request: "CertifyRequest", entries: "tuple[Entry, ...]"
+) -> "RunPlan":
+    from specdec.tools.certify.progress import EntryLimits
+    from specdec.tools.certify.run import RunPlan
 
     blocked = min(_BLOCKED_MINUTES, params["timeout"])
-    return Plan(
+    return RunPlan(
         id=run,
         request=request,
         entries=entries,
-        limits=Limits(60 * params["timeout"], 60 * blocked),
+        limits=EntryLimits(60 * params["timeout"], 60 * blocked),
         keep=params["keep"],
         retry=params["retry"],
         operator_namespace=params["operator_namespace"],
@@ -177,7 +177,7 @@ def _folder(path: Path) -> "Iterator[Folder]":
 
 def _document(
     folder: "Folder",
-    request: "Request",
+    request: "CertifyRequest",
     namespace: str,
     known: "Facts | None",
     gpus: "Gpus | None",

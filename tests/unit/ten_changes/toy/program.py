@@ -66,7 +66,7 @@ def verified(world: World, server: Server) -> None:
     """Run the verification Job."""
     plan = plan_of(world.jobs[world.job("verify")], server=server.address, metrics=server.address)
     assert plan["kind"] == "toy", plan
-    result = asyncio.run(verify.measured(verify.Plan.parse(json.dumps(plan))))
+    result = asyncio.run(verify.measured(verify.VerificationPlan.parse(json.dumps(plan))))
     assert (result["prompts"], result["failed"], result["active"]) == (3, 0, True), result
     assert result["acceptancePercent"] == 50, result
 

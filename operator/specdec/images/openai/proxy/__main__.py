@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from specdec.images.openai import runner
-from specdec.images.openai.proxy.app import Proxy, Settings
+from specdec.images.openai.proxy.app import Proxy, ProxySettings
 from specdec.images.openai.proxy.upstream import Upstream
 from specdec.servers.kind import kind, kinds
 
@@ -19,7 +19,7 @@ async def _serve(options: argparse.Namespace) -> None:
     host, _, port = options.upstream.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"--upstream is {options.upstream!r}; give host:port")
-    settings = Settings(
+    settings = ProxySettings(
         options.served_model_name,
         options.upstream_model,
         options.metrics_port,

@@ -33,7 +33,7 @@ _OK = 200
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProxySettings:
     """What the proxy serves.
 
     Attributes:
@@ -54,7 +54,7 @@ class Settings:
 class Proxy:
     """The state of one process: its server, and its requests in flight."""
 
-    def __init__(self, settings: Settings, upstream: Upstream) -> None:
+    def __init__(self, settings: ProxySettings, upstream: Upstream) -> None:
         self.settings, self.upstream, self.metrics = settings, upstream, Metrics()
         self.draining = False
         self._names = Names(settings.upstream_model, settings.served_name)
