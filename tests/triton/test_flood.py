@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specdec.api.serving import MAX_QUEUE_SIZE
+from specdec.api.defaults import MAX_QUEUE_SIZE
 from specdec.triton.repository import RepositoryPlan
 from support.triton_client import ask, text
 from support.triton_server import Server

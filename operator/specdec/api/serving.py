@@ -4,15 +4,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from specdec.api.defaults import MAX_QUEUE_SIZE
 from specdec.api.networking import OpenAI, Tls
 from specdec.api.operations import Disruption, ResourceClaim, Rollout, Scaling
 from specdec.api.pods import Variable
 from specdec.api.sidecars import Sidecar
 from specdec.api.value import Affinity, PodShaped, Resources, Value
 from specdec.api.volumes import ExtraVolume, ExtraVolumeMount
-
-# Requests that may wait for a model.
-MAX_QUEUE_SIZE = 1000
 
 
 class Probes(Value):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
-from specdec.api.serving import MAX_QUEUE_SIZE
+from specdec.api.defaults import MAX_QUEUE_SIZE
 from specdec.triton import pbtxt
 from specdec.triton.contract import Tensor
 from specdec.triton.model_names import TARGET

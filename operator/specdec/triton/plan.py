@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from specdec.api.serving import MAX_QUEUE_SIZE
+from specdec.api.defaults import MAX_QUEUE_SIZE
 from specdec.triton import contract, options
 
 LogitsType = Literal["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]
