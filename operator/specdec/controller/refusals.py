@@ -107,7 +107,7 @@ def rejection(intent: Object, live: Object | None, error: Rejected) -> Exception
     if _MISSING_RIGHT.search(message):
         message += f": {MORE_RIGHTS}"
     if _OWNER_REFUSED in message and intent["kind"] == _CLAIM:
-        message = _without_owner(intent)
+        message += f": {_without_owner(intent)}"
     others_can_follow = live is not None and intent["kind"] != "ConfigMap"
     return RefusedError(condition_type_of(intent), message, others_can_follow=others_can_follow)
 
