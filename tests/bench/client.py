@@ -34,8 +34,8 @@ from cluster import binaries
 from specdec.client.connection import Connection
 from specdec.client.load import Report as Answered
 from specdec.client.load import Settings, measure
-from specdec.client.load.endpoint import Protocol, endpoint
 from specdec.client.load.exchange import Exchange, sample, undisturbed
+from specdec.client.load.opened import Protocol, endpoint
 from specdec.servers.chunk import Deltas
 from specdec.servers.encoding import TensorCall
 from support.bench_report import Report

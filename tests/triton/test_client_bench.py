@@ -12,8 +12,8 @@ from bench.baseline.load import reads
 from cluster.processes import until
 from specdec.client import Connection, Request
 from specdec.client.load import Settings, measure
-from specdec.client.load.endpoint import Protocol, endpoint
 from specdec.client.load.exchange import OUTPUTS, sample
+from specdec.client.load.opened import Protocol, endpoint
 from specdec.servers.chunk import Deltas
 from specdec.servers.kind import kind
 from specdec.tools.cli.app import app

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends import methods
-from specdec.triton.layout import RankPlan, Split, plan
+from specdec.triton.layout import RankPlan, Split
+from specdec.triton.rank_plan import plan
 
 
 def ranks(model: SpeculativeModel, *, one_process: bool = False) -> RankPlan:

@@ -1,13 +1,7 @@
 """Why an engine cannot be spread over pods on several nodes, in one sentence."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from specdec.api.methods.draft_target import Placement, Topology
-
-if TYPE_CHECKING:
-    from specdec.triton.layout import Layout, Split
+from specdec.triton.layout import Layout, Split
 
 # The number of GPUs of a node that TensorRT-LLM assumes by default. Without ordinals in the
 # configuration, rank r of a model uses GPU r modulo this number of its own node.

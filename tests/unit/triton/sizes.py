@@ -6,7 +6,7 @@ from specdec.api.methods.draft_target import Placement, Topology
 from specdec.backends.footprint import EngineSizes, Footprint, Sizes, footprint
 from specdec.backends.memory_plan import Budget
 from specdec.triton.layout import Layout, RankPlan, Split
-from specdec.triton.layout import plan as ranks_of
+from specdec.triton.rank_plan import plan as ranks_of
 
 NONE: Mapping[str, Budget] = {}
 LLAMA_8B = Sizes(128256, 4096, 32, 32, 8, 128, 14336, 8030261248)

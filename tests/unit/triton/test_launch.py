@@ -23,8 +23,9 @@ from specdec.images.serving import check_volume, engines
 from specdec.servers.bls.serving import TOKEN
 from specdec.triton import launch, start
 from specdec.triton.launch import server_argv
-from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split, plan
+from specdec.triton.layout import PLAIN, Launch, Layout, Mode, Split
 from specdec.triton.probes import programs
+from specdec.triton.rank_plan import plan
 from support.programs import FOLDER, local
 
 REPOSITORY = "/models/repositories/abc"

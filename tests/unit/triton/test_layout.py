@@ -13,8 +13,8 @@ from specdec.triton.layout import (
     RankError,
     RankPlan,
     Split,
-    plan,
 )
+from specdec.triton.rank_plan import plan
 
 GPUS = 8
 SHAPES = [(t, p) for t in range(1, GPUS + 1) for p in range(1, GPUS + 1) if t * p <= GPUS]

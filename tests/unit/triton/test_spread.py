@@ -6,7 +6,8 @@ import pytest
 
 from specdec.api.methods.draft_target import Placement, Topology
 from specdec.triton import launch
-from specdec.triton.layout import Layout, Mode, RankError, RankPlan, Server, Split, plan
+from specdec.triton.layout import Layout, Mode, RankError, RankPlan, Server, Split
+from specdec.triton.rank_plan import plan
 
 SHAPES = [(t, p) for t in range(1, 33) for p in range(1, 33) if t * p <= 32]
 

@@ -1,23 +1,19 @@
 """The interface between the benchmark and a server, for gRPC and HTTP.
 
-`measurement` opens an `Endpoint`, and sends requests with one `LoadClient` per concurrent client.
-Only the module of the selected protocol is imported.
+`measurement` opens an `Endpoint` by `opened.endpoint`. It sends requests with one `LoadClient` per
+concurrent client.
 """
 
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Literal
-from typing import Protocol as Interface
+from typing import Any, Protocol
 
 from specdec.client.connection import Connection
 from specdec.client.errors import ClientError
 from specdec.client.load.exchange import Exchange
 from specdec.client.transport import timed_out
-from specdec.servers.encoding import Call, Declaration, Requests
-
-Protocol = Literal["grpc", "http"]
+from specdec.servers.encoding import Call, Declaration
 
 
 class LoadClient(ABC):
@@ -56,7 +52,7 @@ class LoadClient(ABC):
         """End the connection; the next request opens another."""
 
 
-class Endpoint(Interface):
+class Endpoint(Protocol):
     """A server under load; its errors are those of `transport.Transport`."""
 
     async def model(self, name: str) -> Declaration:
@@ -67,28 +63,3 @@ class Endpoint(Interface):
 
     def client(self, *, streamed: bool) -> LoadClient:
         """Create one concurrent client, for a model that streams or for one that does not."""
-
-
-def endpoint(
-    connection: Connection, protocol: Protocol, requests: Requests | None = None
-) -> AbstractAsyncContextManager[Endpoint]:
-    """Open the endpoint of a server: a JSON API if its URL has a path, else Triton's.
-
-    Args:
-        connection: to the server.
-        protocol: of Triton's endpoint.
-        requests: how a JSON API is asked; None takes it for OpenAI's.
-    """
-    if connection.path:
-        from specdec.client.load.http_endpoint import Json
-        from specdec.servers.openai_api import OPENAI
-
-        return nullcontext(Json(connection, requests or OPENAI))
-    if protocol == "http":
-        from specdec.client.load.http_endpoint import Http
-
-        # Only its clients hold connections, and each closes its own.
-        return nullcontext(Http(connection))
-    from specdec.client.load.grpc_endpoint import Grpc
-
-    return Grpc(connection)

@@ -1,6 +1,6 @@
 """The benchmark's endpoint for gRPC.
 
-`endpoint.endpoint` creates it for `--protocol grpc`. Messages are only recorded while clocks run,
+`opened.endpoint` creates it for `--protocol grpc`. Messages are only recorded while clocks run,
 and decoded afterwards.
 """
 

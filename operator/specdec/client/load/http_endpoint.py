@@ -1,6 +1,6 @@
 """The benchmark's endpoints for HTTP: Triton's generate extension, and JSON APIs.
 
-`endpoint.endpoint` creates it for `--protocol http`. A block of bytes gets its arrival time when
+`opened.endpoint` creates it for `--protocol http`. A block of bytes gets its arrival time when
 the event loop delivers it. While clocks run, only HTTP framing is parsed, by a parser in C. Events
 are decoded afterwards.
 """

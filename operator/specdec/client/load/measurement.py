@@ -15,8 +15,9 @@ from specdec.client import metrics
 from specdec.client.connection import Connection
 from specdec.client.errors import BadRequestError, ClientError, UnreachableError
 from specdec.client.load import summary
-from specdec.client.load.endpoint import Endpoint, LoadClient, Protocol, endpoint
+from specdec.client.load.endpoint import Endpoint, LoadClient
 from specdec.client.load.exchange import Exchange, sample, undisturbed
+from specdec.client.load.opened import Protocol, endpoint
 from specdec.client.load.report import Ended, Report
 from specdec.client.load.requests import Requests, service
 from specdec.client.load.settings import Settings
