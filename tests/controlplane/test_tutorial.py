@@ -78,7 +78,12 @@ def facts() -> Object:
     roles = ("target", "draft")
     inspected = {role: inspection.inspect(PAIR / role, ArtifactKind.CHECKPOINT) for role in roles}
     models: dict[str, Any] = {
-        role: {"digest": names.digest(role), "revision": "", "bytes": 3_000_000, "facts": read}
+        role: {
+            "digest": names.digest(role),
+            "revision": "",
+            "bytes": 3_000_000,
+            "facts": read.shown(),
+        }
         for role, read in inspected.items()
     }
     return {"models": models, "engines": []}

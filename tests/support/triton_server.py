@@ -180,8 +180,8 @@ class Server:
         return None if self._process is None else self._process.poll()
 
     def log(self) -> str:
-        """Return the log of the server so far."""
-        return self._log.read_text("utf-8", "replace")
+        """Return the log of the server so far; empty before its start."""
+        return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
     def log_summary(self) -> str:
         """Return the first errors of the log, and its end."""

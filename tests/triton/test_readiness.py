@@ -155,7 +155,6 @@ def test_pod_whose_server_waits_for_its_ranks_starts_after_them(
     """This covers leaders, and orchestrators that spawn their ranks."""
     plan = simulated(draft_target_plan, ready_early=False)
     server = serve(plan)
-    (tmp_path / "server.log").touch()
     made = pod(server, tmp_path)
     with ThreadPoolExecutor(1) as pool, ExitStack() as ends:
         ends.callback(server.kill)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from specdec.tools.dry_run.rendering import dump
+from specdec.tools.dry_run.yaml_reader import documents
 from support.documents import load
 from support.golden_cases import SAMPLES
 from unit.dry_run.commands import DRAFT_TARGET, run
@@ -31,6 +33,12 @@ def test_every_sample_is_rendered(sample: Path, tmp_path: Path) -> None:
     # The owner's uid is unknown, and the garbage collector deletes objects with an unknown owner.
     assert not any("ownerReferences" in obj["metadata"] for obj in objects)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("text", ["7890123456e78901", "1e9", "y", "0o14", "2026-01-01", "~"])
+def test_text_that_kubectl_would_read_as_another_value_is_quoted(text: str) -> None:
+    """A digest can consist of digits and one e: kubectl refused such an annotation."""
+    assert documents(dump({"value": text})) == [{"value": text}]
 
 
 def test_known_uid_keeps_the_owner(tmp_path: Path) -> None:

@@ -32,10 +32,9 @@ def migrate(
     or a field has no equivalent.
     """
     with report_errors():
-        import yaml
-
         from specdec.backends.pytorch import migration
         from specdec.tools.dry_run.plan import make
+        from specdec.tools.dry_run.rendering import dump
         from specdec.tools.dry_run.resource import InputError, complete, load_all
 
         if to != migration.TO:
@@ -53,7 +52,7 @@ def migrate(
             for change in result.changes:
                 typer.echo(f"# {_name(body)}{change}", err=True)
             printed.append(result.body)
-        typer.echo(yaml.safe_dump_all(printed, sort_keys=False), nl=False)
+        typer.echo("---\n".join(map(dump, printed)), nl=False)
 
 
 def _migrated(body: dict[str, Any], file: str) -> "Migration | None":

@@ -17,6 +17,7 @@ import yaml
 from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.tools.dry_run.resource import UNKNOWN_UID, InputError
 from specdec.tools.dry_run.summary import summary
+from specdec.tools.dry_run.yaml_reader import is_text
 
 # The file that marks a directory as a result of `write`, which may replace it.
 MARKER = "specdec-plan.json"
@@ -24,14 +25,14 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_DUMPER):  # type: ignore[misc]
-    """Writes YAML for reviewers: no anchors, and texts of several lines as blocks."""
+    """Writes YAML for reviewers and kubectl: no anchors, and texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _represent_text(dumper: Any, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text.strip("\n") else None
+    style = "|" if "\n" in text.strip("\n") else None if is_text(text) else "'"
     node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
     return node
 

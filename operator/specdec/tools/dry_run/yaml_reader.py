@@ -52,6 +52,15 @@ def _bool(loader: Any, node: yaml.ScalarNode) -> bool:
 _Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
 
 
+_RESOLVER = _Loader("")
+
+
+def is_text(plain: str) -> bool:
+    """Whether kubectl reads an unquoted text as a text."""
+    tag: str = _RESOLVER.resolve(yaml.ScalarNode, plain, (True, False))
+    return tag == "tag:yaml.org,2002:str"
+
+
 def documents(text: str) -> list[Any]:
     """The JSON values of all documents.
 
