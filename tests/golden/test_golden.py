@@ -12,7 +12,7 @@ from support.golden_cases import CASES, HERE, SAMPLES, generated
 from support.llm_api import llm_api_differences, options_schema
 from support.published_layouts import differences, parse
 
-HINT = "if this is intended, run python tests/golden/update.py and review the diff"
+HINT = "if this is intended, run `make golden`, review the diff and commit it"
 
 
 @pytest.mark.parametrize("case", CASES)

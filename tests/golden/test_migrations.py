@@ -9,7 +9,7 @@ from support.documents import load
 
 
 def test_migrations_are_the_reviewed_ones() -> None:
-    hint = "if this is intended, run python tests/golden/update.py and review the diff"
+    hint = "if this is intended, run `make golden`, review the diff and commit it"
     assert migrated.text() == migrated.MIGRATIONS.read_text("utf-8"), hint
 
 

@@ -48,6 +48,8 @@ METHODS = {
     "lookahead": "Lookahead",
 }
 
+GROUPS = "to a BUILD table if it changes the engine's bytes, otherwise to a RUN table"
+
 
 def base(path: str) -> Json:
     return tensorrt(
@@ -61,7 +63,11 @@ def keys(cr: Json) -> dict[str, str]:
 
 def test_every_field_is_declared_once() -> None:
     declared = [*BUILD, *RUN, *NEITHER, *CHOSEN, *SOURCES, INPUT, *DERIVED, *ENGINELESS]
-    assert sorted(leaves(Spec)) == sorted(declared)
+    fields = set(leaves(Spec))
+    missing, unknown = sorted(fields - set(declared)), sorted(set(declared) - fields)
+    assert not missing, f"add a changed value of {missing} in engine_key_fields.py: {GROUPS}"
+    assert not unknown, f"remove {unknown}, which the spec does not have"
+    assert len(declared) == len(set(declared)), "a field is declared twice"
 
 
 @pytest.mark.parametrize("path", BUILD)
