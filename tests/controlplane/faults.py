@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import selectors
 import ssl
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any
 import aiohttp
 import yaml
 from aiohttp import web
+
+from cluster.processes import DEADLINE_SECONDS
 
 # Headers of one connection, which a proxy does not forward.
 _HOP = {"connection", "content-length", "content-encoding", "host", "transfer-encoding"}
@@ -36,7 +39,8 @@ class Faults:
         self._trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self._token = user["token"]
         self._watches: set[asyncio.Task[Any]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
         self.fault: str | None = None
         self.port = 0
 
@@ -74,7 +78,15 @@ class Faults:
         finally:
             self._loop.call_soon_threadsafe(stop.set)
             thread.join()
+            self._loop.run_until_complete(self._connections_closed())
             self._loop.close()
+
+    async def _connections_closed(self) -> None:
+        """TLS connections close after their session; the loop's own socket stays."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            # A selector has no event for this.
+            while len(self._selector.get_map()) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     async def _serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
