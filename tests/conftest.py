@@ -11,7 +11,7 @@ from typing_extensions import override
 from xdist.scheduler import LoadScopeScheduling
 
 from cluster.progress import report
-from support import bls, effort
+from support import bls, effort, vllm_tests
 
 effort.register()
 # Go programs collect garbage less often. API servers then need a tenth less processor time, and
@@ -21,7 +21,7 @@ os.environ.setdefault("GOGC", "300")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # The files of each of these folders share a control plane, a node or servers.
-SHARING = ("chart", "cluster", "controlplane", "e2e", "triton")
+SHARING = ("chart", "cluster", "controlplane", "e2e", "triton", "vllm_engine")
 
 
 def pytest_sessionstart() -> None:
@@ -30,6 +30,12 @@ def pytest_sessionstart() -> None:
         bls.build(report)
     except bls.BuildError as error:
         pytest.exit(str(error), returncode=2)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test with the marker `vllm` where its version is not installed."""
+    for marker in item.iter_markers("vllm"):
+        vllm_tests.require(*marker.args, **marker.kwargs)
 
 
 @pytest.hookimpl(optionalhook=True)
