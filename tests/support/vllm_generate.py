@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from support import vllm_generate_program
+from support.shipped_pair import PAIR
 from support.vllm_tests import alone
 from support.vllm_wheel import Installation
 
 _TIMEOUT_SECONDS = 900
+TARGET = {"model": str(PAIR / "target")}
+# Tokens of an answer to a prompt of the pair.
+NEW_TOKENS = 64
 # A small cache, no compilation, and arithmetic that is the same for every batch.
 SMALL = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 1 << 26, "seed": 0}
 

@@ -3,8 +3,13 @@
 Standard input has `arguments` (of `LLM`, by name), `prompts` (lists of token ids) and
 `max_tokens`. The last line of standard output has the tokens of each answer, and vLLM's own
 counters of drafts.
+
+PATCH OF THIS PROCESS: the CPU build of 0.24.0 starts with no method, because its function for
+recovered tokens lacks a parameter of the caller. The function ignores that parameter here. Greedy
+requests do not call it; vLLM calls it when it warms up.
 """
 
+import inspect
 import json
 import sys
 from typing import Any
@@ -12,10 +17,30 @@ from typing import Any
 _PREFIX = "vllm:spec_decode_num_"
 
 
+def repair() -> None:
+    """Let the function for recovered tokens of 0.24 ignore a parameter that it lacks."""
+    from vllm import __version__
+
+    if not __version__.startswith("0.24."):
+        return
+    from vllm.utils import cpu_triton_utils
+
+    kernel = cpu_triton_utils.sample_recovered_tokens_kernel
+    implementation = kernel.func
+    known = inspect.signature(implementation).parameters
+
+    def tolerant(*arguments: object, **options: object) -> object:
+        options = {name: value for name, value in options.items() if name in known}
+        return implementation(*arguments, **options)
+
+    kernel.func = tolerant
+
+
 def main() -> None:
     """Read the request, and write the answers and counters in the last line."""
     from vllm import LLM, SamplingParams
 
+    repair()
     body = json.load(sys.stdin)
     engine = LLM(**body["arguments"], disable_log_stats=False)
     sampling = SamplingParams(temperature=0.0, max_tokens=body["max_tokens"], ignore_eos=True)

@@ -1,6 +1,7 @@
 """A tritonserver of this machine whose Python models import an installed vLLM."""
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +23,16 @@ def serving(
 
     Only one runs on this machine at a time. `options` are those of `Server`.
     """
-    environment = installation.environment(folder / "caches") | options.pop("env", {})
-    with (
-        alone(),
-        Server(
-            executable(installation, folder), files, folder, env=environment, **options
-        ) as server,
-    ):
-        yield server
+    with alone(), tempfile.TemporaryDirectory(prefix="vllm-") as sockets:
+        # vLLM has its sockets in TMPDIR by default. Their paths have at most 107 characters.
+        environment = {
+            **installation.environment(folder / "caches"),
+            "VLLM_RPC_BASE_PATH": sockets,
+        }
+        environment |= options.pop("env", {})
+        script = executable(installation, folder)
+        with Server(script, files, folder, env=environment, **options) as server:
+            yield server
 
 
 def executable(installation: Installation, folder: Path) -> Path:

@@ -12,23 +12,14 @@ from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
 )
 from support import reference_engines, vllm_heads
 from support.shipped_pair import PAIR
-from support.vllm_generate import Generated, generate
+from support.vllm_generate import NEW_TOKENS, TARGET, Generated, generate
 from support.vllm_tests import installed
 
 Ids = list[int]
-NEW_TOKENS = 64
 DRAFT_TOKENS = 4
 # The prompts of methods whose drafts are random: the output alone matters.
 FEW = 8
-TARGET = {"model": str(PAIR / "target")}
 pytestmark = [pytest.mark.slow, pytest.mark.vllm(gibibytes=2)]
-
-
-@pytest.fixture(scope="module")
-def plain(prompts: list[Ids], tmp_path_factory: pytest.TempPathFactory) -> Generated:
-    """Return vLLM's answers without drafts."""
-    folder = tmp_path_factory.mktemp("plain")
-    return generate(installed(), TARGET, prompts, NEW_TOKENS, folder)
 
 
 @pytest.fixture
