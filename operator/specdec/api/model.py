@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from specdec.api.children import ChildMetadata
 from specdec.api.condition_types import Type
 from specdec.api.jobs import Build, Jobs
-from specdec.api.matrix import Backend
+from specdec.api.matrix import Backend, support
 from specdec.api.measurement import Benchmark, Verification
 from specdec.api.model_spec import (
     Devices,
@@ -179,6 +179,12 @@ class SpeculativeModel(Value):
         for block in self.spec.speculation.blocks.values():
             models |= block.models
         return models
+
+    @property
+    def separate_servers(self) -> bool:
+        """Whether each model has a server of its own."""
+        one_server = support(self.spec.runtime.backend).one_server
+        return self.spec.speculation.block.separate_servers and not one_server
 
     def gpu(self, role: str) -> GpuClass:
         """The GPU that the engine of a role is built and served on."""

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from specdec.api.matrix import support
 from specdec.api.resource_kind import API_VERSION, GROUP, KIND
 
 if TYPE_CHECKING:
@@ -86,9 +85,7 @@ def server_name(model: SpeculativeModel, role: str = "target") -> str:
 
 def servers(model: SpeculativeModel) -> tuple[str, ...]:
     """The roles that have a server of their own, target first."""
-    runtime, block = model.spec.runtime, model.spec.speculation.block
-    separate = block.separate_servers and not support(runtime.backend).one_server
-    return tuple(model.models) if separate else ("target",)
+    return tuple(model.models) if model.separate_servers else ("target",)
 
 
 def sharer(name: str) -> str:

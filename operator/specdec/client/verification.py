@@ -118,16 +118,7 @@ async def verify(
         baseline_server = await stack.enter_async_context(Server(baseline or server))
         verified_path = decoding_path(options, verified, server, draft)
         baseline_path = _baseline(options, baseline_server, server, baseline)
-        await verified_path.check()
-        if baseline is None and not verified_path.has_baseline:
-            raise BadRequestError(
-                "this model has no baseline in its own service; give --baseline-url of a service "
-                "without speculation, and --baseline-model if it is not the ensemble"
-            )
-        await baseline_path.check()
-        own = baseline is not None and (baseline.path or options.baseline_model)
-        if baseline is not None and own and not options.client_loop:
-            refuse_same(server, verified_path.model, baseline, baseline_path.model)
+        await _check(options, server, verified_path, baseline, baseline_path)
         run = _Run(verified_path, baseline_path)
         before = await _counted(metrics)
         await run.all(entries, options.max_tokens, concurrency, on_result or (lambda _: None))
@@ -175,6 +166,26 @@ def _baseline(
         "target": EngineModel(server),
     }
     return paths[options.against or ("target" if options.client_loop else "ensemble")]
+
+
+async def _check(
+    options: Options,
+    server: Connection,
+    verified: DecodingPath,
+    baseline: Connection | None,
+    baseline_path: DecodingPath,
+) -> None:
+    """Raise BadRequestError unless both models have their inputs, and are not one service."""
+    await verified.check()
+    if baseline is None and not verified.has_baseline:
+        raise BadRequestError(
+            "this model has no baseline in its own service; give --baseline-url of a service "
+            "without speculation, and --baseline-model if it is not the ensemble"
+        )
+    await baseline_path.check()
+    own = baseline is not None and (baseline.path or options.baseline_model)
+    if baseline is not None and own and not options.client_loop:
+        refuse_same(server, verified.model, baseline, baseline_path.model)
 
 
 class _Run:

@@ -7,7 +7,7 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.api.networking import OpenAI
 from specdec.desired.child import given
-from specdec.desired.pod import MODELS, Container
+from specdec.desired.pod import MODELS, Container, ports
 
 CONTAINER = "openai"
 _TEMPLATE, _FOLDER, _FILE = "chat-template", "/specdec/chat", "chat_template.jinja"
@@ -47,7 +47,7 @@ def containers(
             resources=settings.resources or _RESOURCES,
             mounts=[volume, *([template] if settings.chat_template else [])],
             extra={
-                "ports": [{"name": CONTAINER, "containerPort": settings.port, "protocol": "TCP"}],
+                "ports": ports({CONTAINER: settings.port}),
                 "readinessProbe": probe("/health/ready", CONTAINER, 3),
                 "livenessProbe": probe("/health/live", CONTAINER, 6),
                 "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(linger_seconds)]}}},

@@ -190,6 +190,14 @@ def resource_claims(claims: Sequence[ResourceClaim]) -> dict[str, Any]:
     return given(resourceClaims=pod_claims)
 
 
+def ports(numbers: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The ports of a container, by name."""
+    return [
+        {"name": name, "containerPort": number, "protocol": "TCP"}
+        for name, number in numbers.items()
+    ]
+
+
 def prefixed(item: ExtraVolume | ExtraVolumeMount) -> dict[str, Any]:
     """A volume or a mount of the resource, under a name that no volume of the operator has."""
     return {**item.model_dump(by_alias=True, exclude_none=True), "name": f"extra-{item.name}"}

@@ -3,7 +3,7 @@
 from specdec import servers
 from specdec.api.model import SpeculativeModel
 from specdec.desired.openai import probe
-from specdec.desired.pod import Container
+from specdec.desired.pod import Container, ports
 from specdec.servers.kind import Proxy
 
 CONTAINER = "proxy"
@@ -25,10 +25,6 @@ def containers(
     server = servers.of(model).serving
     if server.proxy is None:
         return ()
-    ports = [
-        {"name": name, "containerPort": port, "protocol": "TCP"}
-        for name, port in server.ports.items()
-    ]
     return (
         Container(
             name=CONTAINER,
@@ -37,7 +33,7 @@ def containers(
             command=_command(model, server.proxy, checkpoint),
             resources=_RESOURCES,
             extra={
-                "ports": ports,
+                "ports": ports(server.ports),
                 "readinessProbe": probe("/health/ready", server.http, 3),
                 "livenessProbe": probe("/health/live", server.http, 6),
                 "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(linger_seconds)]}}},

@@ -13,7 +13,7 @@ from specdec.desired import openai, packages, pod, probes, programs, proxy, tls
 from specdec.desired import sidecars as user_sidecars
 from specdec.desired.child import given, metadata
 from specdec.desired.pod import Container, Placement, Volume
-from specdec.servers.kind import Serving, Start, Stopping
+from specdec.servers.kind import Start, Stopping
 from specdec.triton import launch, start
 from specdec.triton.layout import PLAIN, Launch
 
@@ -223,37 +223,13 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
     budget = serving.probes.startup_budget_seconds
     drain = serving.drain.timeout_seconds
     server = servers.of(model).serving
-    command = server.command(
-        Start(
-            revision.launch,
-            revision.directory,
-            checkpoint=revision.checkpoint,
-            target=model.spec.target,
-            exit_timeout_seconds=drain,
-            connection_age_seconds=connection_age_seconds(model),
-            tls=tls.files(model),
-            health_only=not serving.takes_http,
-            log_verbose=serving.triton.log_verbose if serving.triton else 0,
-        )
-    )
     secure = tls.server(model)
-    # The hook ends before the grace period does, even when the server does not.
-    stop = server.pre_stop(
-        Stopping(
-            revision.launch,
-            linger_seconds=_LINGER,
-            reconnect_seconds=reconnect_seconds(model),
-            exit_timeout_seconds=drain + _MARGIN - _HOOK_MARGIN,
-            # The clients of the OpenAI endpoint count too, so that it ends before the server.
-            client_ports=(serving.open_ai.port,) if serving.open_ai else (),
-        )
-    )
     return Container(
         name=CONTAINER,
         image=revision.image,
         pull_policy=model.spec.runtime.pull_policy,
         command=start.checked(
-            command,
+            _command(model, revision),
             names.manifest(revision.repository),
             max(_BEFORE_PROBE, budget - _BEFORE_PROBE),
         ),
@@ -269,7 +245,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
         resources=_resources(model, revision),
         models_read_only=True,
         extra={
-            **given(ports=[] if server.proxy else container_ports(server)),
+            **given(ports=pod.ports({} if server.proxy else server.ports)),
             **probes.probes(
                 server,
                 revision.launch,
@@ -279,17 +255,41 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
                 drain_seconds=drain,
                 tls=tls.files(model),
             ),
-            "lifecycle": {"preStop": {"exec": {"command": stop}}},
+            "lifecycle": {"preStop": {"exec": {"command": _pre_stop(model, revision)}}},
         },
     )
 
 
-def container_ports(server: Serving) -> list[dict[str, Any]]:
-    """The ports of a container that has all ports of the server."""
-    return [
-        {"name": name, "containerPort": port, "protocol": "TCP"}
-        for name, port in server.ports.items()
-    ]
+def _command(model: SpeculativeModel, revision: Revision) -> list[str]:
+    serving = model.spec.serving
+    return servers.of(model).serving.command(
+        Start(
+            revision.launch,
+            revision.directory,
+            checkpoint=revision.checkpoint,
+            target=model.spec.target,
+            exit_timeout_seconds=serving.drain.timeout_seconds,
+            connection_age_seconds=connection_age_seconds(model),
+            tls=tls.files(model),
+            health_only=not serving.takes_http,
+            log_verbose=serving.triton.log_verbose if serving.triton else 0,
+        )
+    )
+
+
+def _pre_stop(model: SpeculativeModel, revision: Revision) -> list[str]:
+    """The hook, which ends before the grace period does, even when the server does not."""
+    serving = model.spec.serving
+    return servers.of(model).serving.pre_stop(
+        Stopping(
+            revision.launch,
+            linger_seconds=_LINGER,
+            reconnect_seconds=reconnect_seconds(model),
+            exit_timeout_seconds=serving.drain.timeout_seconds + _MARGIN - _HOOK_MARGIN,
+            # The clients of the OpenAI endpoint count too, so that it ends before the server.
+            client_ports=(serving.open_ai.port,) if serving.open_ai else (),
+        )
+    )
 
 
 def _packages(model: SpeculativeModel) -> bool:

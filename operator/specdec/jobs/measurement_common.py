@@ -16,6 +16,8 @@ from specdec.jobs.result import JobError
 
 UNREACHABLE = VerificationReason.SERVER_UNREACHABLE
 REQUEST_TIMEOUT_SECONDS = 120.0
+# The limit of a message in a result.
+MESSAGE_CHARACTERS = 300
 
 
 def connection(server: str, tls: Mapping[str, str] | None, path: str = "") -> Connection:

@@ -32,7 +32,6 @@ from specdec.servers.kind import ServerKind, kind
 
 FAILED = BenchmarkReason.BENCHMARK_FAILED
 _DIGEST_CHARACTERS = 10
-_MESSAGE_CHARACTERS = 300
 Json = dict[str, Any]
 
 
@@ -178,7 +177,7 @@ async def _load(
         "tokensPerSecond": round(level.tokens / seconds, 1),
     }
     if level.failures:
-        report["failure"] = level.failures[0][:_MESSAGE_CHARACTERS]
+        report["failure"] = level.failures[0][: measurement_common.MESSAGE_CHARACTERS]
     if level.seconds:
         report["latencyP50Ms"] = round(1000 * statistics.median(level.seconds), 1)
         report["latencyMaxMs"] = round(1000 * max(level.seconds), 1)

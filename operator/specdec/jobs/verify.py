@@ -30,6 +30,7 @@ from specdec.client.infer import Inference, infer
 from specdec.client.verification import Options, decoding_path, verify
 from specdec.client.verification_result import Verification
 from specdec.jobs import measurement_common, result, verify_counts
+from specdec.jobs.measurement_common import MESSAGE_CHARACTERS
 from specdec.jobs.result import JobError, progress
 from specdec.servers.kind import ServerKind, kind
 from specdec.servers.sampling import Sampling
@@ -38,7 +39,6 @@ FAILED = VerificationReason.VERIFICATION_FAILED
 _CONCURRENCY = 4
 # The speed is measured with this many prompts, one at a time, on both decoding paths.
 _TIMED_PROMPTS = 8
-_MESSAGE_CHARACTERS = 300
 Json = dict[str, Any]
 
 
@@ -189,19 +189,16 @@ def _status(verification: Verification) -> Json:
     for failure in verification.failures:
         if failure.kind == "unreachable":
             raise JobError(measurement_common.UNREACHABLE, failure.sentence, permanent=False)
-    answered = verification.prompts - len(verification.failures)
-    if not answered:
-        first = verification.failures[0]
-        permanent = first.kind == "bad_request"
-        raise JobError(FAILED, f"no prompt has an answer: {first.sentence}", permanent=permanent)
+    failures = verification.failures
     status: Json = {
-        "prompts": answered,
+        **verify_counts.outcomes(
+            verification.prompts - len(failures),
+            [failure.sentence for failure in failures],
+            permanent=bool(failures) and failures[0].kind == "bad_request",
+        ),
         "matched": verification.matched,
-        "failed": len(verification.failures),
         "active": bool(verification.draft_tokens),
     }
-    if verification.failures:
-        status["failure"] = verification.failures[0].sentence[:_MESSAGE_CHARACTERS]
     if verification.divergence is not None:
         status["divergence"] = _divergence(verification.divergence)
     return {**status, **verify_counts.compared(verification)}
@@ -214,12 +211,12 @@ def _divergence(first: Divergence) -> str:
         at = first.character or 0
         expected, got = first.expected[at : at + 40], first.got[at : at + 40]
         message = f"{prompt} at character {at}: expected {expected!r}, got {got!r}"
-        return message[:_MESSAGE_CHARACTERS]
+        return message[:MESSAGE_CHARACTERS]
     expected, got = first.expected_token_text[:40], first.got_token_text[:40]
     return (
         f"{prompt} at token {first.position}: expected {expected!r} ({first.expected_token}), "
         f"got {got!r} ({first.got_token})"
-    )[:_MESSAGE_CHARACTERS]
+    )[:MESSAGE_CHARACTERS]
 
 
 async def _speed(
@@ -266,11 +263,7 @@ async def _engine_steps(plan: VerificationPlan, entries: Sequence[Entry]) -> Jso
             # The context phase yields the first token, before the first draft.
             generated += max(0, len(output.tokens) - 1)
             steps += max(0, output.responses - 1)
-    if not answered:
-        raise JobError(FAILED, f"no prompt has an answer: {failures[0]}", permanent=False)
-    status: Json = {"prompts": answered, "failed": len(failures), "active": False}
-    if failures:
-        status["failure"] = failures[0][:_MESSAGE_CHARACTERS]
+    status = {**verify_counts.outcomes(answered, failures), "active": False}
     return {**status, **_rounds(generated, steps)} if streams else status
 
 

@@ -18,13 +18,13 @@ from specdec.client.connection import Connection
 from specdec.client.dataset import Entry
 from specdec.client.errors import ClientError, RefusedError
 from specdec.client.verification_result import Verification
+from specdec.jobs.measurement_common import MESSAGE_CHARACTERS
 from specdec.jobs.result import JobError
 from specdec.servers.chunk import Counts
 from specdec.servers.counting import Counters
 from specdec.servers.kind import ServerKind
 from specdec.servers.totals import SourceTotals
 
-_MESSAGE_CHARACTERS = 300
 _POLL = 0.5
 
 
@@ -97,14 +97,20 @@ def _answers(
                 answered.append(client.ask(request))
             except RefusedError as error:
                 failures.append(str(error))
+    return answered, outcomes(len(answered), failures)
+
+
+def outcomes(answered: int, failures: Sequence[str], *, permanent: bool = False) -> dict[str, Any]:
+    """The fields of `status.speculation` that count the answers, with the first failure.
+
+    Raises:
+        JobError: no prompt has an answer; `permanent` if another attempt cannot help.
+    """
     if not answered:
-        raise JobError(
-            VerificationReason.VERIFICATION_FAILED,
-            f"no prompt has an answer: {failures[0]}",
-            permanent=False,
-        )
-    failure = {"failure": failures[0][:_MESSAGE_CHARACTERS]} if failures else {}
-    return answered, {"prompts": len(answered), "failed": len(failures), **failure}
+        message = f"no prompt has an answer: {failures[0]}"
+        raise JobError(VerificationReason.VERIFICATION_FAILED, message, permanent=permanent)
+    failure = {"failure": failures[0][:MESSAGE_CHARACTERS]} if failures else {}
+    return {"prompts": answered, "failed": len(failures), **failure}
 
 
 def _samples(url: str | None) -> Mapping[str, float] | None:

@@ -12,7 +12,6 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from specdec.api.matrix import support
 from specdec.triton.log_lines import TRITON, LogLines
 
 if TYPE_CHECKING:
@@ -208,5 +207,8 @@ def kinds() -> tuple[ServerKind, ...]:
 
 def of(model: "SpeculativeModel") -> ServerKind:
     """The kind of a resource's servers."""
+    # Jobs and commands import this package without a resource, and need no table of backends.
+    from specdec.api.matrix import support
+
     runtime = model.spec.runtime
     return kind(support(runtime.backend).front(runtime.frontend))

@@ -51,7 +51,7 @@ class PyTorch:
             decoupled=model.spec.serving.streaming,
             gpu_device_ids=instances if len(instances) > 1 else (),
             max_queue_size=model.spec.serving.max_queue_size,
-            lora=model.spec.runtime.parameters.get("enable_lora") == "true",
+            lora=configuration.has_adapters(model.spec.runtime.parameters),
         )
         return _rendered(plan)
 

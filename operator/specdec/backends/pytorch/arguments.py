@@ -4,14 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
-
-import yaml
 
 from specdec.api.cause import Cause
 from specdec.api.matrix import at_least
 from specdec.api.model import SpeculativeModel
+from specdec.api.tables import table
 from specdec.backends.facts import Images
 from specdec.backends.pytorch import generations
 from specdec.backends.rule import invalid, version
@@ -81,9 +79,8 @@ def _names() -> Mapping[str, Argument]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = resources.files(__package__).joinpath("arguments.yaml").read_text("utf-8")
-    table: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)
-    return table
+    rows: Mapping[str, Mapping[str, Any]] = table(__package__, "arguments.yaml")
+    return rows
 
 
 def known(release: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Arguments of the LLM API: `model.yaml` of its Triton model, options of `trtllm-serve`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -19,6 +20,11 @@ _CANCELLATION_MS = 100
 # Names of spec.runtime.parameters: each is an argument of the LLM API.
 ADAPTERS = "enable_lora"
 _SWITCHES = {"true": True, "false": False}
+
+
+def has_adapters(parameters: Mapping[str, str]) -> bool:
+    """Whether `spec.runtime.parameters` turns on adapters (LoRA)."""
+    return _SWITCHES.get(parameters.get(ADAPTERS, ""), False)
 
 
 def text(model: SpeculativeModel, facts: Facts) -> str:

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import Any
 
-import yaml
-
 from specdec.api.matrix import at_least
+from specdec.api.tables import table
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,6 @@ class Generation:
 @cache
 def generations() -> tuple[Generation, ...]:
     """All generations, oldest first."""
-    text = resources.files(__package__).joinpath("generations.yaml").read_text("utf-8")
     return tuple(
         Generation(
             since=row["since"],
@@ -54,7 +51,7 @@ def generations() -> tuple[Generation, ...]:
             penalties=row.get("penalties", False),
             adapters=row.get("adapters", False),
         )
-        for row in yaml.safe_load(text)
+        for row in table(__package__, "generations.yaml")
     )
 
 

@@ -121,7 +121,7 @@ def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
 def _requests(parameters: Mapping[str, str]) -> Iterator[str]:
     """Parameters without which the server would answer some requests in another way."""
     field = "spec.runtime.parameters"
-    if parameters.get(configuration.ADAPTERS) == "true":
+    if configuration.has_adapters(parameters):
         first = next(each.since for each in generations.generations() if each.adapters)
         yield (
             f"{field}.{configuration.ADAPTERS} is true, and backend {TO} serves adapters from "

@@ -6,7 +6,7 @@ from specdec import servers
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.backends.pytorch import arguments, generations, methods, prompts
+from specdec.backends.pytorch import arguments, configuration, generations, methods, prompts
 from specdec.backends.rule import Rule, invalid, version
 
 
@@ -86,9 +86,9 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
             yield f"speculation.{name}.suffixMatching", "suffixes"
     if speculation.penalties:
         yield "speculation.penalties", "penalties"
-    if model.spec.runtime.parameters.get("enable_lora") == "true":
+    if configuration.has_adapters(model.spec.runtime.parameters):
         # Without the inputs the base model would answer.
-        yield "runtime.parameters.enable_lora", "adapters"
+        yield f"runtime.parameters.{configuration.ADAPTERS}", "adapters"
 
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def warnings(model: SpeculativeModel) -> tuple[str, ...]:
             f"speculation.{name}.{field} is true, so draft tokens come from the texts of other "
             "requests too: set it to false where several tenants use the service"
         )
-    if model.spec.runtime.parameters.get("enable_lora") == "true" and speculation.speculates:
+    if configuration.has_adapters(model.spec.runtime.parameters) and speculation.speculates:
         texts.append(
             "runtime.parameters has enable_lora, and TensorRT-LLM does not test adapters together "
             "with speculation: compare outputs with a resource of method None"

@@ -1,25 +1,23 @@
 """The routes of the endpoint, as an ASGI application."""
 
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from specdec.images.openai.body import parse
 from specdec.images.openai.chat import variables, without_first_token
-from specdec.images.openai.errors import unknown_model
 from specdec.images.openai.exchange import Exchange
 from specdec.images.openai.intake import Intake, status_of
 from specdec.images.openai.load import read
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.models import Chat, Completion
 from specdec.images.openai.off_loop import off_loop
-from specdec.images.openai.replies import HANDLERS, scope_of, unless_left
+from specdec.images.openai.replies import HANDLERS, Listing, scope_of, unless_left
 from specdec.images.openai.request import Served, Task, in_scope, prompt_of, task
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
@@ -41,7 +39,8 @@ class Endpoint:
         self.settings, self.backend, self.templates = settings, backend, templates
         self.metrics = metrics or Metrics()
         self.draining = False
-        self._created = int(time.time())
+        self._listing = Listing(settings.served_name, "specdec")
+        self._counters = settings.kind.counters
         self._intake = Intake(settings.limits, self.metrics)
         self._served: Served | None = None
 
@@ -51,8 +50,7 @@ class Endpoint:
             routes=[
                 Route("/v1/completions", self.completions, methods=["POST"]),
                 Route("/v1/chat/completions", self.chat, methods=["POST"]),
-                Route("/v1/models", self.models, methods=["GET"]),
-                Route("/v1/models/{name:path}", self.model, methods=["GET"]),
+                *self._listing.routes(),
                 Route("/health/live", self.live, methods=["GET"]),
                 Route("/health/ready", self.ready, methods=["GET"]),
                 Route("/metrics", self.exposition, methods=["GET"]),
@@ -72,22 +70,10 @@ class Endpoint:
 
     async def exposition(self, request: Request) -> Response:
         """The metrics, and the load of the server under the names that routers read."""
-        settings = self.settings
-        counters, running = settings.kind.counters, self._intake.in_flight
-        load = await read(settings.metrics_url, counters, settings.model, running)
+        settings, running = self.settings, self._intake.in_flight
+        load = await read(settings.metrics_url, self._counters, settings.model, running)
         self.metrics.set_load(load, settings.served_name)
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    async def models(self, request: Request) -> Response:
-        """The list of models."""
-        return JSONResponse({"object": "list", "data": [self._model()]})
-
-    async def model(self, request: Request) -> Response:
-        """One model by its name."""
-        name = request.path_params["name"]
-        if name != self.settings.served_name:
-            raise unknown_model(name, self.settings.served_name)
-        return JSONResponse(self._model())
 
     async def completions(self, request: Request) -> Response:
         """Answer a completion."""
@@ -146,11 +132,3 @@ class Endpoint:
         if self._served is None:
             self._served = await self.backend.served()
         return self._served
-
-    def _model(self) -> dict[str, Any]:
-        return {
-            "id": self.settings.served_name,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "specdec",
-        }

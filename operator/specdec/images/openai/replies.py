@@ -1,6 +1,7 @@
-"""What the endpoint and the proxy share: clients that leave, and replies to failures."""
+"""What the endpoint and the proxy share: the list of models, clients that leave, failures."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -8,15 +9,47 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import Send
 
-from specdec.images.openai.errors import ApiError, unavailable
+from specdec.images.openai.errors import ApiError, unavailable, unknown_model
 
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 # A header and no field of the body, so that a gateway can set it without reading bodies.
 SCOPE = "x-lookup-scope"
 _BLOCK = 64 << 10
 _Result = TypeVar("_Result")
+
+
+class Listing:
+    """The routes below `/v1/models`, which list the one model that is served."""
+
+    def __init__(self, name: str, owner: str) -> None:
+        self._name = name
+        self._model = {
+            "id": name,
+            "object": "model",
+            "created": int(time.time()),
+            # From this name, specdec's client derives which parameters it may send: see
+            # `servers/openai_api.py`.
+            "owned_by": owner,
+        }
+
+    def routes(self) -> tuple[Route, ...]:
+        """The list, and one model by its name."""
+        return (
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{name:path}", self._by_name, methods=["GET"]),
+        )
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._model]})
+
+    async def _by_name(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != self._name:
+            raise unknown_model(name, self._name)
+        return JSONResponse(self._model)
 
 
 def scope_of(headers: Headers) -> str | None:

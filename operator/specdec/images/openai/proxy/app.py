@@ -1,29 +1,34 @@
 """The routes of the proxy, as an ASGI application for two ports: clients, and metrics."""
 
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from specdec.images.openai.errors import ApiError, unavailable, unknown_model
+from specdec.images.openai.errors import ApiError, unavailable
 from specdec.images.openai.intake import Intake, Leave
 from specdec.images.openai.limits import ANSWER_BYTES, Limits
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.off_loop import off_loop
 from specdec.images.openai.proxy.checks import Names, checked
 from specdec.images.openai.proxy.upstream import Reply, Upstream
-from specdec.images.openai.replies import GENERATING, HANDLERS, scope_of, send_whole, unless_left
+from specdec.images.openai.replies import (
+    GENERATING,
+    HANDLERS,
+    Listing,
+    scope_of,
+    send_whole,
+    unless_left,
+)
 from specdec.servers.kind import ServerKind
 
 HEALTH, PAGE = "/health", "/prometheus/metrics"
@@ -58,7 +63,8 @@ class Proxy:
         self.settings, self.upstream, self.metrics = settings, upstream, Metrics()
         self.draining = False
         self._names = Names(settings.upstream_model, settings.served_name)
-        self._created = int(time.time())
+        self._listing = Listing(settings.served_name, "tensorrt_llm")
+        self._counters = settings.kind.counters
         self._intake = Intake(settings.limits, self.metrics)
         self._answer_bytes = 0
 
@@ -66,8 +72,7 @@ class Proxy:
         """The ASGI application, which selects its routes by the port."""
         clients = _routes(
             *(Route(path, partial(self.generate, path), methods=["POST"]) for path in GENERATING),
-            Route("/v1/models", self.models, methods=["GET"]),
-            Route("/v1/models/{name:path}", self.model, methods=["GET"]),
+            *self._listing.routes(),
             Route("/health", self.ready, methods=["GET"]),
             Route("/health/live", self.live, methods=["GET"]),
             Route("/health/ready", self.ready, methods=["GET"]),
@@ -97,22 +102,10 @@ class Proxy:
         current = None
         if page is not None:
             text, running = page.decode(errors="replace"), self._intake.in_flight
-            counters = self.settings.kind.counters
-            current = counters.load(text, self.settings.upstream_model, running)
+            current = self._counters.load(text, self.settings.upstream_model, running)
         self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
         return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
-
-    async def models(self, request: Request) -> Response:
-        """The list of models."""
-        return JSONResponse({"object": "list", "data": [self._model()]})
-
-    async def model(self, request: Request) -> Response:
-        """One model by its name."""
-        name = request.path_params["name"]
-        if name != self.settings.served_name:
-            raise unknown_model(name, self.settings.served_name)
-        return JSONResponse(self._model())
 
     async def generate(self, path: str, request: Request) -> Response:
         """Pass a request on to a path of `GENERATING`, and pass its answer back as it arrives."""
@@ -200,16 +193,6 @@ class Proxy:
                 return await reply.read() if reply.status == _OK else b""
         except (ApiError, TimeoutError):
             return None
-
-    def _model(self) -> dict[str, Any]:
-        return {
-            "id": self.settings.served_name,
-            "object": "model",
-            "created": self._created,
-            # From this name, specdec's client derives which parameters it may send: see
-            # `servers/openai_api.py`.
-            "owned_by": "tensorrt_llm",
-        }
 
 
 class _Whole(Response):
