@@ -94,6 +94,24 @@ def test_table_has_every_gpu_and_cache(tmp_path: Path) -> None:
     ]
 
 
+def test_heads_count_with_their_weights(tmp_path: Path) -> None:
+    (tmp_path / "heads").mkdir()
+    target = write_config(tmp_path, json.dumps(LLAMA_8B))
+    heads = write_config(tmp_path / "heads", json.dumps(LLAMA_8B | {"num_hidden_layers": 1}))
+
+    shown = CliRunner().invoke(
+        app,
+        [
+            *("plan", "-f", str(SAMPLES / "tensorrt-eagle.yaml")),
+            *("--checkpoint", f"target={target}", "--checkpoint", f"heads={heads}"),
+        ],
+    )
+
+    assert shown.exit_code == 0, shown.output
+    # One layer, both embeddings, in 16 bits.
+    assert "targetHeads 2420" in " ".join(shown.stdout.split())
+
+
 def test_memory_is_unknown_without_sizes() -> None:
     shown = CliRunner().invoke(app, ["plan", "-f", str(SHARED), "--json"])
 

@@ -62,14 +62,21 @@ def test_values_of_the_environment_are_removed_by_their_names() -> None:
     environment = {
         "HF_TOKEN": "some-odd-value",
         "MY_PASSWORD": "some-odd-value-2",
+        "SMTP_PASS": "odd-value-3",
+        "GITHUB_PAT": "odd-value-4",
+        "JWT": "odd-value-5",
+        "REGISTRY_CREDS": "odd-value-6",
+        "COMPASS_PATTERN": "north-by-west",
         "HOME": "/root/home",
         "LANG": "en_US.UTF-8",
         "SSH_AUTH_SOCK": "/tmp/ssh-agent",
         "EMPTY_TOKEN": "",
     }
     redactor = Redactor.of_environment(environment)
-    text = "some-odd-value-2 some-odd-value en_US.UTF-8 /root/home /tmp/ssh-agent"
-    assert redactor.text(text) == "[removed] [removed] en_US.UTF-8 /root/home /tmp/ssh-agent"
+    kept = "north-by-west en_US.UTF-8 /root/home /tmp/ssh-agent"
+    text = "some-odd-value-2 some-odd-value odd-value-3 odd-value-4 odd-value-5 odd-value-6"
+    removed = " ".join(["[removed]"] * 6)
+    assert redactor.text(f"{text} {kept}") == f"{removed} {kept}"
 
 
 def test_texts_inside_json_values_are_cleaned() -> None:

@@ -185,7 +185,7 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": source.model_dump()})
         facts = configuration.facts(folder) if folder else NO_FACTS
-        weighs = kind is ArtifactKind.CHECKPOINT
+        weighs = kind in (ArtifactKind.CHECKPOINT, ArtifactKind.HEADS)
         size = configuration.stored_bytes(role, facts) if weighs else 0
         return {"digest": digest, "revision": "", "bytes": size, "facts": facts.shown()}
     if not folder.is_dir():

@@ -17,7 +17,8 @@ from specdec.tools.inspect.credential_forms import REMOVED, without_credentials
 # Shorter values would match ordinary text.
 _LEAST_CHARACTERS = 8
 _SECRET_NAME = re.compile(
-    r"(?i)(?:token|secret|passw|credential|api_?key|access_?key|private_?key|auth)"
+    r"(?i)token|secret|passw|credential|api_?key|access_?key|private_?key|auth"
+    r"|(?:^|_)(?:jwt|pass|pat|creds?)(?:_|$)"
 )
 
 
