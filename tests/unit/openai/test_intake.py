@@ -148,7 +148,7 @@ async def test_a_client_that_reads_nothing_loses_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http, "WRITE_SECONDS", 0.1)
-    backend = FakeBackend(pieces(*["x" * 100_000] * 200))
+    backend = FakeBackend(pieces(*["x" * 100_000] * 600))
     served = endpoint(backend, EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x", "stream": True}).encode()
     async with listening(served.application()) as port:
@@ -190,17 +190,17 @@ async def test_an_answer_that_is_not_read_keeps_its_request_in_flight(
 async def test_a_client_that_reads_slowly_keeps_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http, "WRITE_SECONDS", 0.05)
-    backend = FakeBackend(pieces(*["x" * 100_000] * 200))
+    monkeypatch.setattr(http, "WRITE_SECONDS", 0.25)
+    backend = FakeBackend(pieces(*["x" * 100_000] * 600))
     served = endpoint(backend, EndpointSettings("llama"))
     body = json.dumps({"model": "llama", "prompt": "x", "stream": True}).encode()
     async with listening(served.application()) as port, Clients(port) as clients:
         reader, _ = await clients.send(with_length(len(body)) + body)
         end = b""
         async with asyncio.timeout(_DEADLINE):
-            # The events are about 20 MB, which buffers of the system cannot hold.
+            # The events are about 60 MB, which buffers of the system cannot hold.
             while b"[DONE]" not in end:
-                end = end[-20:] + await reader.read(10_000)
+                end = end[-20:] + await reader.read(400)
                 assert not reader.at_eof()
 
 
