@@ -1,6 +1,6 @@
 """The Triton names of the models on a server that the operator runs.
 
-They are the names of the TensorRT-LLM backend's guides. Renderers write them, and clients use them
+They are the names of the guides of NVIDIA's backends. Renderers write them, and clients use them
 as defaults.
 """
 
@@ -10,3 +10,5 @@ TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
 PREPROCESSING = "preprocessing"
 POSTPROCESSING = "postprocessing"
+# The name in the guide of NVIDIA's vLLM backend.
+VLLM = "vllm_model"

@@ -1,0 +1,121 @@
+"""vLLM's metrics on Triton's metrics port, under vLLM's own names.
+
+vLLM counts in the registry of its Prometheus client. Every change there is copied twice a second:
+an update in Triton is a call to another process, too slow for each step. Triton has no histogram
+that takes buckets, so the samples of a histogram are counters, with the names that Prometheus
+reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+_PREFIX = "vllm:"
+_SECONDS = 0.5
+# The time at which a counter began.
+_CREATED = "_created"
+_Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+class Metric(Protocol):
+    """A metric of Triton."""
+
+    def increment(self, value: float) -> None:
+        """Add to a counter."""
+
+    def set(self, value: float) -> None:
+        """Set a gauge."""
+
+
+class Sample(Protocol):
+    """A sample of the Prometheus client."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Family(Protocol):
+    """A metric family of the Prometheus client."""
+
+    name: str
+    type: str
+    documentation: str
+    samples: Iterable[Sample]
+
+
+# Creates a metric from name, help, whether it is a counter, and labels.
+Create = Callable[[str, str, bool, Mapping[str, str]], Metric]
+
+
+class Exporter:
+    """Copies metrics.
+
+    Args:
+        collect: returns the families of the registry.
+        create: makes a metric of Triton.
+        labels: further labels of every metric.
+    """
+
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Family]],
+        create: Create,
+        labels: Mapping[str, str],
+    ) -> None:
+        self._collect, self._create, self._labels = collect, create, labels
+        self._metrics: dict[_Key, Metric] = {}
+        self._values: dict[_Key, float] = {}
+
+    def copy(self) -> None:
+        """Write what has changed since the last call."""
+        for family in self._collect():
+            if family.name.startswith(_PREFIX):
+                for sample in family.samples:
+                    if not sample.name.endswith(_CREATED):
+                        self._write(family, sample)
+
+    def _write(self, family: Family, sample: Sample) -> None:
+        key = (sample.name, frozenset(sample.labels.items()))
+        last = self._values.get(key)
+        if sample.value == last:
+            return
+        counts = family.type in ("counter", "histogram")
+        if last is None:
+            labels = {**sample.labels, **self._labels}
+            self._metrics[key] = self._create(sample.name, family.documentation, counts, labels)
+        if not counts:
+            self._metrics[key].set(sample.value)
+        elif sample.value > (last or 0.0):
+            self._metrics[key].increment(sample.value - (last or 0.0))
+        self._values[key] = sample.value
+
+
+class Copies:
+    """A thread that copies until it is closed.
+
+    Args:
+        exporter: what copies.
+        failed: gets the error that ended the copies.
+    """
+
+    def __init__(self, exporter: Exporter, failed: Callable[[Exception], Any]) -> None:
+        self._exporter, self._failed = exporter, failed
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(_SECONDS):
+                self._exporter.copy()
+            self._exporter.copy()
+        except Exception as error:  # noqa: BLE001 - a server without metrics still answers
+            self._failed(error)
+
+    def close(self) -> None:
+        """Copy once more, and end."""
+        self._closed.set()
+        self._thread.join()
