@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from cluster.processes import DEADLINE_SECONDS, until
 from specdec.api import names
-from specdec.servers.trtllm_serve.serving import PORT, PORTS
+from specdec.servers.proxied import PORT, PORTS
 from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.triton import start
 from support import trtllm_serve

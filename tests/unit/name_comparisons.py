@@ -53,7 +53,8 @@ def names() -> Mapping[str, tuple[str, ...]]:
     for model in models & {
         model_names.__dict__[key] for key in vars(model_names) if key.isupper()
     }:
-        places[model] = ("triton/", "servers/bls/", "servers/llm_api/", "images/models/")
+        owners = ("servers/bls/", "servers/llm_api/", "servers/vllm/")
+        places[model] = ("triton/", *owners, "images/models/")
     return places
 
 

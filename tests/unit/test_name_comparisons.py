@@ -19,6 +19,7 @@ ALLOWED = {
     "images/build/build_engine.py": "its text is in the key of every engine",
     "images/build/image_check.py": "it runs in the image of a server, without this package",
     "images/build/image_imports.py": "the name of TensorRT-LLM's Python package",
+    "servers/openai_api.py": "the owner of a model, as servers with OpenAI's API list it",
 }
 
 

@@ -29,6 +29,7 @@ def probes(
     engines: tuple[str, ...],
     *,
     checkpoint: str,
+    name: str,
     budget_seconds: int,
     drain_seconds: int,
     tls: Tls | None,
@@ -40,13 +41,14 @@ def probes(
         launch: how it is started.
         engines: models that must give tokens.
         checkpoint: the directory of the target.
+        name: of the resource.
         budget_seconds: how long the server may load.
         drain_seconds: how long a request may take, and an engine may show no progress.
         tls: of the port for gRPC.
     """
     attempt = server.attempt_seconds - _START
     patience = max(_LEAST_PATIENCE, drain_seconds)
-    programs = server.probes(Probing(launch, engines, checkpoint, attempt, patience, tls))
+    programs = server.probes(Probing(launch, engines, checkpoint, name, attempt, patience, tls))
     # The runs follow each other without a pause.
     attempts = math.ceil(budget_seconds / (attempt - _EARLY))
     failures, longest = server.readiness_failures, server.attempt_seconds

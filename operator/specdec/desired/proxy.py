@@ -49,7 +49,7 @@ def _command(model: SpeculativeModel, proxy: Proxy, checkpoint: str) -> list[str
         "--served-model-name": model.metadata.name,
         "--kind": kind.name,
         "--upstream": proxy.address,
-        "--upstream-model": proxy.model(checkpoint),
+        "--upstream-model": proxy.model(model.metadata.name, checkpoint),
         "--port": server.ports[server.http],
         "--metrics-port": server.ports[server.metrics],
         # The requests that run and those that wait: the server itself has no limit.

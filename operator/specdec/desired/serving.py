@@ -251,6 +251,7 @@ def container(model: SpeculativeModel, revision: Revision) -> Container:
                 revision.launch,
                 revision.engines,
                 checkpoint=revision.checkpoint,
+                name=model.metadata.name,
                 budget_seconds=budget,
                 drain_seconds=drain,
                 tls=tls.files(model),
@@ -268,6 +269,9 @@ def _command(model: SpeculativeModel, revision: Revision) -> list[str]:
             revision.directory,
             checkpoint=revision.checkpoint,
             target=model.spec.target,
+            name=model.metadata.name,
+            version=model.spec.runtime.version
+            or support(model.spec.runtime.backend).default_version,
             exit_timeout_seconds=serving.drain.timeout_seconds,
             connection_age_seconds=connection_age_seconds(model),
             tls=tls.files(model),

@@ -1,6 +1,7 @@
 """Where one kind of server counts draft tokens, and how its metrics show its load."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from specdec.servers.totals import Load, SourceTotals, SpeculationTotals
 
@@ -20,6 +21,8 @@ class Counters:
             empty if the metrics have none.
         rounds, generated: metrics of rounds and of generated tokens; empty without one.
         by_source: metrics of drafted and accepted tokens with the label `source`, or None.
+        gauges: metrics of running requests, of waiting ones, and of the share of the cache that is
+            in use; empty without them.
         settles_seconds: how long after an answer the metrics may still grow by it.
         engine: the Triton model whose stream has a response for each step. Its steps show the
             drafts that neither answers nor metrics count. Empty without one.
@@ -30,6 +33,7 @@ class Counters:
     rounds: str = ""
     generated: str = ""
     by_source: tuple[str, str] | None = None
+    gauges: tuple[str, ...] = ()
     settles_seconds: float = 0.0
     engine: str = ""
     uncounted: str = "the server counts no draft tokens"
@@ -75,9 +79,25 @@ class Counters:
             page: in the Prometheus text format.
             model: that clients call.
             in_flight: requests that are being answered. They replace a number of running requests
-                that the page lacks.
-
-        Raises:
-            ValueError: a value is not a number.
+                that the page lacks. A page with a value that is no number has no values.
         """
-        return Load(0, in_flight, None)
+        try:
+            values = _values(page, self.gauges)
+        except ValueError:
+            values = {}
+        running, waiting, cache = (values.get(name, ()) for name in self.gauges or ("", "", ""))
+        return Load(
+            int(sum(waiting)),
+            int(sum(running) if running else in_flight),
+            max(cache, default=None),
+        )
+
+
+def _values(page: str, names: Sequence[str]) -> dict[str, list[float]]:
+    """The values of metrics, with any labels."""
+    values: dict[str, list[float]] = {}
+    if names:
+        sample = rf"^({'|'.join(names)})(?:\{{[^}}]*\}})? (\S+)$"
+        for name, value in re.findall(sample, page, re.MULTILINE):
+            values.setdefault(name, []).append(float(value))
+    return values

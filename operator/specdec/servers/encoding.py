@@ -4,8 +4,9 @@
 `JsonCall` as it is.
 """
 
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -91,6 +92,7 @@ class Requests(ABC):
         tokenizer: the Triton model that tokenizes prompts for clients; empty without one.
         whole_texts: each response has the whole text so far. The server may cut a stop string that
             it has already sent in part, so the reader of a stream has to find its end.
+        log_probs: the output with the log probabilities of new tokens.
     """
 
     model: str = ""
@@ -100,6 +102,7 @@ class Requests(ABC):
     listing: str = ""
     tokenizer: str = ""
     whole_texts: bool = False
+    log_probs: str = "output_log_probs"
 
     @abstractmethod
     def encode(self, request: Request, declared: Declaration) -> Call:
@@ -149,6 +152,14 @@ class Requests(ABC):
     def shortens_limits(self, declared: Declaration) -> bool:
         """Whether the model shortens a limit of tokens to the room that the prompt leaves."""
         return False
+
+    def gives_log_probs(self, declared: Declaration) -> bool:
+        """Whether answers of this model can have the log probabilities of their tokens."""
+        return "return_log_probs" in declared.inputs
+
+    def read_log_probs(self, output: bytes) -> Sequence[float]:
+        """The log probabilities of new tokens, from the bytes of the output `log_probs`."""
+        return struct.unpack(f"<{len(output) // 4}f", output)
 
     def stop(self, declared: Declaration) -> TensorCall | None:
         """The call that stops a request with the same id; None if the stream is cancelled."""

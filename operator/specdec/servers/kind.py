@@ -2,7 +2,7 @@
 
 A kind is a package beside this module. The table of backends (`api/support.yaml`) names the kind
 of each front end, and nothing else asks for a kind by its name. A new kind is a new package: its
-modules have the constants `SERVING`, `REQUESTS` and `COUNTERS`.
+modules have the constants `SERVING`, `REQUESTS` and `COUNTERS`, and behind a proxy also `BODIES`.
 """
 
 import pkgutil
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specdec.api.model_spec import ModelSpec
     from specdec.servers.counting import Counters
     from specdec.servers.encoding import Requests
+    from specdec.servers.passed_body import Operations
     from specdec.triton.launch import Tls
     from specdec.triton.layout import Launch
     from specdec.triton.probes import Programs
@@ -36,6 +37,8 @@ class Start:
         directory: its repository inside the pod.
         checkpoint: the directory of the target.
         target: the target's settings.
+        name: of the resource.
+        version: of the server's software.
         exit_timeout_seconds: after SIGTERM, how long running requests may take to finish.
         connection_age_seconds: how long a client may keep one gRPC connection.
         tls: of the port for gRPC.
@@ -47,6 +50,8 @@ class Start:
     directory: str
     checkpoint: str
     target: "ModelSpec"
+    name: str
+    version: str
     exit_timeout_seconds: int
     connection_age_seconds: int
     tls: "Tls | None" = None
@@ -62,7 +67,7 @@ class Probing:
         launch: its processes.
         engines: the models that must give tokens, by the names in `Serving.models`.
         checkpoint: the directory of the target.
-        log: the lines of its log that name a cause.
+        name: of the resource.
         attempt_seconds: how long one run of the startup probe tries.
         patience_seconds: how long an engine may show no progress, or a token may take.
         tls: of the port for gRPC.
@@ -71,6 +76,7 @@ class Probing:
     launch: "Launch"
     engines: tuple[str, ...]
     checkpoint: str
+    name: str
     attempt_seconds: float
     patience_seconds: float
     tls: "Tls | None" = None
@@ -101,11 +107,17 @@ class Proxy:
 
     Attributes:
         address: host and port of the server, for containers of its pod only.
-        model: the name of its model in requests, by the directory of the target's checkpoint.
+        model: the name of its model in requests, by the names of the resource and of the directory
+            of the target's checkpoint.
+        health, page: paths of the server's report on its health, and of its metrics.
+        owner: the owner of the model in the list of models.
     """
 
     address: str
-    model: Callable[[str], str]
+    model: Callable[[str, str], str]
+    health: str
+    page: str
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -186,6 +198,12 @@ class ServerKind:
     def counters(self) -> "Counters":
         """Where its draft counts come from."""
         value: Counters = self._part("counters").COUNTERS
+        return value
+
+    @cached_property
+    def bodies(self) -> "Operations":
+        """What the proxy passes on; only a kind with a proxy has this part."""
+        value: Operations = self._part("bodies").BODIES
         return value
 
     def _part(self, module: str) -> Any:

@@ -32,7 +32,8 @@ _FIELDS = frozenset(
 )
 # Further fields by the owner of a model. They are not OpenAI's, and other servers may refuse them.
 _MORE_FIELDS = {
-    "specdec": frozenset({"top_k", "min_tokens", "repetition_penalty", _DRAFT_LENGTH, _METRICS})
+    "specdec": frozenset({"top_k", "min_tokens", "repetition_penalty", _DRAFT_LENGTH, _METRICS}),
+    "vllm": frozenset({"top_k", "min_tokens", "repetition_penalty"}),
 }
 _NAMES = {"text_input": _PROMPT, "stop_words": "stop"}
 # What every answer has, or has if its `usage` is asked for.

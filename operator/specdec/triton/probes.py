@@ -30,11 +30,14 @@ class Token:
         output: the output that has the token.
         counters: name and label of metrics that grow only while the model works; None for those of
             TensorRT-LLM's engines.
+        work: name and label of metrics that show the requests of the model; None for those of
+            TensorRT-LLM's engines.
     """
 
     request: Mapping[str, Any]
     output: str
     counters: tuple[tuple[str, str], ...] | None = None
+    work: tuple[tuple[str, str], ...] | None = None
 
 
 def programs(
@@ -74,6 +77,8 @@ def programs(
     }
     if token.counters is not None:
         plan |= {"counters": token.counters}
+    if token.work is not None:
+        plan |= {"work": token.work}
     if tls is None or not tls.client_ca:
         plan |= {"grpc": grpc_port, "encrypted": tls is not None}
     if launch.mode is not Mode.PLAIN:

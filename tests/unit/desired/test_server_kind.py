@@ -47,7 +47,9 @@ def container(resource_: SpeculativeModel) -> dict[str, Any]:
 
 def test_backends_name_their_kinds_and_each_package_is_one() -> None:
     assert servers.of(model()) == servers.kind("bls")
-    assert [kind.name for kind in servers.kinds()] == ["bls", "llm_api", "trtllm_serve"]
+    assert [kind.name for kind in servers.kinds()] == [
+        *("bls", "llm_api", "trtllm_serve", "vllm", "vllm_serve")
+    ]
 
 
 @pytest.mark.usefixtures("other")

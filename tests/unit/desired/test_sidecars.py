@@ -9,7 +9,7 @@ from specdec.api import names
 from specdec.api.model import SpeculativeModel
 from specdec.desired import openai, pod, proxy, serving, tls
 from specdec.images.serving import agent
-from specdec.servers.trtllm_serve import serving as trtllm_serve
+from specdec.servers import proxied
 from specdec.triton import launch
 from support.documents import definition
 from support.simulated_cluster import World, fetched, resource
@@ -133,7 +133,7 @@ def test_no_sidecar_may_have_a_name_or_a_port_of_ours() -> None:
     port = fields["ports"]["items"]["properties"]["containerPort"]
     (rule,) = (item["rule"] for item in port["x-kubernetes-validations"])
     first, last = map(int, re.findall(r"\d+", rule))
-    used = {*launch.PORTS.values(), *trtllm_serve.PORTS.values(), trtllm_serve.PORT, agent.PORT}
+    used = {*launch.PORTS.values(), *proxied.PORTS.values(), proxied.PORT, agent.PORT}
     assert used == set(range(first, last + 1))
 
 

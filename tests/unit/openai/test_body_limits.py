@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from specdec.images.openai import body as bodies
 from specdec.images.openai.body import parse
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.limits import KEYS, MESSAGES, PARTS, STOP, TOOL_CALLS, TOOLS, VALUES
 from specdec.images.openai.models import Chat, Completion
+from specdec.servers.openai_body import KEYS, MESSAGES, PARTS, STOP, TOOL_CALLS, TOOLS, VALUES
 
 USER = {"role": "user", "content": "hi"}
 TEXTS = st.text(st.sampled_from('",[]{}\\a\u00e9 '), max_size=8)

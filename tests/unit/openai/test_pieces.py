@@ -10,6 +10,7 @@ from tritonclient.grpc import service_pb2
 from specdec.client.answer import Counts
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.pieces import piece
+from specdec.servers.kind import kind
 
 
 def text(value: bytes) -> bytes:
@@ -50,8 +51,8 @@ def test_outputs_are_read_by_name(outputs: dict[str, bytes], expected: Piece) ->
     for name, contents in outputs.items():
         response.outputs.add(name=name)
         response.raw_output_contents.append(contents)
-    assert piece(response) == expected
+    assert piece(response, kind("bls").requests) == expected
 
 
 def test_response_without_outputs_is_no_piece() -> None:
-    assert piece(service_pb2.ModelInferResponse()) is None
+    assert piece(service_pb2.ModelInferResponse(), kind("bls").requests) is None

@@ -14,7 +14,7 @@ from specdec.images.openai.proxy import app
 from specdec.images.openai.proxy.app import Proxy, ProxySettings
 from specdec.images.openai.proxy.checks import Names
 from specdec.images.openai.proxy.upstream import Upstream
-from specdec.servers.kind import kind
+from specdec.servers.kind import ServerKind, kind
 
 SERVED, OWN, METRICS_PORT = "served", "a" * 64, 8002
 KIND = kind("trtllm_serve")
@@ -48,14 +48,14 @@ class Server:
 
 @asynccontextmanager
 async def running(
-    answer: bytes | None, **limits: Any
+    answer: bytes | None, kind: ServerKind = KIND, **limits: Any
 ) -> AsyncIterator[tuple[Server, Proxy, httpx.AsyncClient]]:
     """Start a server and its proxy; yield them with a client of the proxy."""
     server = Server(answer)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     proxy = Proxy(
-        ProxySettings(SERVED, OWN, METRICS_PORT, Limits(**limits), KIND),
+        ProxySettings(SERVED, OWN, METRICS_PORT, Limits(**limits), kind),
         Upstream("127.0.0.1", port),
     )
     transport = httpx.ASGITransport(proxy.application())

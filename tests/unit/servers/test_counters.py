@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from specdec.client.metrics import parse
 from specdec.servers.kind import kind
 from specdec.servers.totals import Load
 
@@ -87,3 +88,38 @@ def test_answers_have_counts_in_some_kinds_and_releases(
     name: str, release: str, expected: bool
 ) -> None:
     assert kind(name).counters.in_answers(release) == expected
+
+
+VLLM_PAGE = """\
+vllm:num_requests_running{engine="0",model="vllm_model",model_name="m",version="1"} 2.0
+vllm:num_requests_waiting{engine="0",model="vllm_model",model_name="m",version="1"} 5.0
+vllm:kv_cache_usage_perc{engine="0",model="vllm_model",model_name="m",version="1"} 0.25
+nv_inference_pending_request_count{model="vllm_model",version="1"} 1
+"""
+
+
+def test_load_of_vllm_is_in_its_own_metrics_and_in_tritons_queue() -> None:
+    assert kind("vllm_serve").counters.load(VLLM_PAGE, "m", 3) == Load(5, 2, 0.25)
+    assert kind("vllm").counters.load(VLLM_PAGE, "vllm_model", 3) == Load(6, 2, 0.25)
+
+
+def test_counters_of_two_kinds_with_one_engine_count_once() -> None:
+    page = "".join(
+        f'# TYPE {name} counter\n{name}_total{{engine="0"}} {value}\n'
+        for name, value in {
+            "vllm:spec_decode_num_drafts": 3.0,
+            "vllm:spec_decode_num_draft_tokens": 12.0,
+            "vllm:spec_decode_num_accepted_tokens": 7.0,
+            "vllm:generation_tokens": 10.0,
+        }.items()
+    )
+    totals = parse(page)
+    assert (totals.rounds, totals.drafted, totals.accepted, totals.generated) == (3, 12, 7, 10)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("0.27.1", False), ("0.32.0", True)])
+def test_answers_of_vllms_server_have_counts_from_a_version_on(
+    version: str, expected: bool
+) -> None:
+    assert kind("vllm_serve").counters.in_answers(version) == expected
+    assert kind("vllm").counters.in_answers(version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,10 @@ def test_every_kind_has_its_three_parts() -> None:
         assert each.serving.ports
         assert each.requests.reader(Request("x")).end() is None
         assert each.counters.load("", "m", 3).running == 3
-    assert {each.name for each in kinds()} == {"bls", "llm_api", "trtllm_serve"}
+    assert {each.name for each in kinds()} == {
+        *("bls", "llm_api", "trtllm_serve"),
+        *("vllm", "vllm_serve"),
+    }
 
 
 def test_bls_gets_its_own_names_with_a_batch_dimension() -> None:
@@ -204,3 +208,64 @@ def test_counts_after_the_last_text_are_no_chunk_of_their_own() -> None:
     assert rest is not None
     assert (rest.text, rest.beams, rest.reason) == ("", (), "length")
     assert rest.optional_outputs["num_output_tokens"] == [3]
+
+
+VLLM = kind("vllm").requests
+VLLM_INPUTS = (
+    *("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "stop"),
+    *("return_finish_reason", "return_logprobs", "return_cumulative_logprob"),
+    *("return_num_input_tokens", "return_num_output_tokens"),
+)
+
+
+def test_vllm_gets_sampling_parameters_as_json() -> None:
+    model = declared(*VLLM_INPUTS, name="vllm_model")
+    assert text_model(model, "u") is VLLM
+    seed = 2**64 - 1
+    request = Request("p", "vllm_model", max_tokens=5, seed=seed, stop_words=("x",), stream=False)
+    call = VLLM.encode(request, model)
+    assert isinstance(call, TensorCall)
+    plain = {name: tensor.plain for name, tensor in call.inputs.items()}
+    assert json.loads(plain.pop("sampling_parameters")) == {
+        "max_tokens": 5,
+        "temperature": 0.0,
+        "seed": -1,
+        "stop": ["x"],
+    }
+    assert plain == {
+        "text_input": "p",
+        "stream": False,
+        "exclude_input_in_output": True,
+        "return_finish_reason": True,
+    }
+    assert all(tensor.shape == (1,) for tensor in call.inputs.values())
+    stop = VLLM.stop(model)
+    assert stop is not None
+    assert (stop.model, stop.inputs["stop"].plain) == ("vllm_model", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"draft_tokens": 2}, "drafts inside its engine, and has no input num_draft_tokens"),
+        ({"beam_width": 2}, "has no input beam_width; leave it out"),
+        ({"chat": True}, "leave out --chat"),
+    ],
+)
+def test_vllm_refuses_what_it_lacks(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadRequestError, match=sentence):
+        VLLM.encode(Request("x", "vllm_model", **change), declared(*VLLM_INPUTS))
+
+
+def test_vllm_gives_log_probabilities_as_json() -> None:
+    request = Request("x", "vllm_model", log_probs=True)
+    call = VLLM.encode(request, declared(*VLLM_INPUTS))
+    assert isinstance(call, TensorCall)
+    assert json.loads(call.inputs["sampling_parameters"].plain)["logprobs"] == 0
+    text = json.dumps([{"7": {"logprob": -0.5}}, {"8": {"logprob": -1.0}}])
+    assert VLLM.read_log_probs(b"\0\0\0\0" + text.encode()) == [-0.5, -1.0]
+    part = VLLM.reader(request).read(
+        {"text_output": strings(("ab",)), "logprobs": strings((text,))}
+    )
+    assert part is not None
+    assert part.optional_outputs["output_log_probs"] == [-0.5, -1.0]

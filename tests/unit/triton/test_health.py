@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def plan(port: int, seconds: float = SECONDS) -> health.Plan:
     """The plan that the operator writes, for the port of a test's server."""
-    probing = Probing(PLAIN, (), f"/models/{MODEL}", seconds, PATIENCE)
+    probing = Probing(PLAIN, (), f"/models/{MODEL}", "name", seconds, PATIENCE)
     fields = json.loads(SERVING.probes(probing).startup[-1])
     return health.Plan(**{**fields, "port": port})
 

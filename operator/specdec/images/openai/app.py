@@ -17,7 +17,7 @@ from specdec.images.openai.load import read
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.models import Chat, Completion
 from specdec.images.openai.off_loop import off_loop
-from specdec.images.openai.replies import HANDLERS, Listing, scope_of, unless_left
+from specdec.images.openai.replies import GENERATING, Listing, handlers, scope_of, unless_left
 from specdec.images.openai.request import Served, Task, in_scope, prompt_of, task
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
@@ -55,7 +55,7 @@ class Endpoint:
                 Route("/health/ready", self.ready, methods=["GET"]),
                 Route("/metrics", self.exposition, methods=["GET"]),
             ],
-            exception_handlers=dict(HANDLERS),
+            exception_handlers=handlers(GENERATING),
         )
 
     async def live(self, request: Request) -> Response:

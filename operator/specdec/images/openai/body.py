@@ -10,8 +10,7 @@ import pydantic
 from pydantic_core import ErrorDetails, from_json
 
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.limits import VALUES
-from specdec.images.openai.models import TOO_MANY
+from specdec.servers.openai_body import TOO_MANY, VALUES
 
 _SHOWN = 80
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)

@@ -6,7 +6,8 @@ from typing import Any
 
 from specdec.images.openai.checkpoint import ChatFormat
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.models import Chat, Message
+from specdec.images.openai.models import Chat
+from specdec.servers.openai_body import Message
 
 _RESERVED = ("messages", "tools", "add_generation_prompt")
 

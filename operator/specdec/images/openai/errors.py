@@ -16,6 +16,7 @@ class ApiError(Exception):
         kind: the field `type` of the body.
         code, param: further fields of the body, for programs; None if there is none.
         close: the connection ends with the response, and the rest of the body is not read.
+        named: the API of the request names the types of its objects and of its events.
     """
 
     def __init__(
@@ -31,12 +32,17 @@ class ApiError(Exception):
         # The message may quote a client, a template or the server, with any characters.
         super().__init__(cut(line(message)))
         self.status, self.kind, self.code, self.param = status, kind, code, param
-        self.close = close
+        self.close, self.named = close, False
 
     def body(self) -> dict[str, Any]:
         """The JSON body."""
         error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
-        return {"error": error}
+        return {"type": "error", "error": error} if self.named else {"error": error}
+
+    def event(self) -> bytes:
+        """The event that ends a stream."""
+        name = b"event: error\n" if self.named else b""
+        return name + b"data: " + self.encoded() + b"\n\n"
 
     def encoded(self) -> bytes:
         """The JSON body as bytes."""

@@ -190,7 +190,7 @@ class Exchange(Response):
         if not self._started:
             raise error
         if self._task.stream:
-            body = b"data: " + error.encoded() + b"\n\n"
+            body = error.event()
             await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _count(self, count: "asyncio.Future[int | None] | None") -> None:

@@ -1,6 +1,7 @@
-"""Every limit of what clients may send to the endpoint and to the proxy, in one table.
+"""The limits of connections, bodies in arrival and requests, for the endpoint and the proxy.
 
-`docs/openai.md` states them: change that table with this file.
+Those of the values in one body are in `servers/openai_body.py`. `docs/openai.md` states all of
+them: change that table with these files.
 """
 
 from dataclasses import dataclass
@@ -29,20 +30,6 @@ SPARE_CONNECTIONS = 2048
 # Bodies that arrive at a time, and how fast each must arrive.
 BODIES = 256
 BODY_BYTES_PER_SECOND = 64 << 10
-
-# One body: its JSON values without those within texts, and the items of each list and object.
-VALUES = 65_536
-KEYS = 64
-MESSAGES = 2048
-PARTS = 256
-TOOLS = 256
-TOOL_CALLS = 128
-STOP = 64
-MODALITIES = 4
-BIASES = 1024
-TEMPLATE_VARIABLES = 32
-# Characters of a variable's name or text, in the proxy.
-TEMPLATE_TEXT = 256
 
 # Chats that wait for the chat template, and for how long.
 WAITING_CHATS = 64

@@ -4,6 +4,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from specdec.servers.totals import Load
 
+# The first gauge by which routers read the load.
+WAITING = "vllm:num_requests_waiting"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -35,9 +37,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._waiting = self._router_gauge(
-            "vllm:num_requests_waiting", "Requests that wait for others to end."
-        )
+        self._waiting = self._router_gauge(WAITING, "Requests that wait for others to end.")
         self._running = self._router_gauge(
             "vllm:num_requests_running", "Requests that are being decoded."
         )

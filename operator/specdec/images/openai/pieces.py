@@ -5,27 +5,33 @@ from typing import Any
 
 from specdec.images.openai.assembly import Piece
 from specdec.servers.chunk import ACCEPTED, DRAFTED, OUTPUT_TOKENS, REASON, REASONS, TEXT, Counts
+from specdec.servers.encoding import Requests
 
 TOKENS, PROMPT_TOKENS = OUTPUT_TOKENS, "num_input_tokens"
-LOG_PROBS, HISTOGRAM = "output_log_probs", "acceptance_histogram"
+HISTOGRAM = "acceptance_histogram"
 _NUMBER = struct.Struct("<i").unpack_from
 
 
-def piece(response: Any) -> Piece | None:
-    """The piece of a `ModelInferResponse`; None without outputs, as the last one may be."""
+def piece(response: Any, requests: Requests) -> Piece | None:
+    """The piece of a `ModelInferResponse`; None without outputs, as the last one may be.
+
+    Args:
+        response: of the server.
+        requests: how the server is asked.
+    """
     if not response.outputs:
         return None
     names = [output.name for output in response.outputs]
     value = dict(zip(names, response.raw_output_contents, strict=False)).get
-    tokens, log_probs = value(TOKENS), value(LOG_PROBS, b"")
+    tokens, log_probs = value(TOKENS), requests.read_log_probs(value(requests.log_probs, b""))
     drafted, accepted, histogram = value(DRAFTED), value(ACCEPTED), value(HISTOGRAM, b"")
     reason = _text(value(REASON, b""))
     return Piece(
         _text(value(TEXT, b"")),
-        _NUMBER(tokens)[0] if tokens else len(log_probs) // 4,
+        _NUMBER(tokens)[0] if tokens else len(log_probs),
         _NUMBER(prompt)[0] if (prompt := value(PROMPT_TOKENS)) else None,
         Counts(_NUMBER(drafted)[0], _NUMBER(accepted)[0]) if drafted and accepted else None,
-        struct.unpack(f"<{len(log_probs) // 4}f", log_probs),
+        log_probs,
         struct.unpack(f"<{len(histogram) // 4}i", histogram),
         reason if reason in REASONS else None,
     )

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
@@ -14,6 +15,7 @@ from starlette.types import Send
 
 from specdec.images.openai.errors import ApiError, unavailable, unknown_model
 
+# The POSTs of the endpoint.
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 # A header and no field of the body, so that a gateway can set it without reading bodies.
 SCOPE = "x-lookup-scope"
@@ -103,9 +105,9 @@ async def _api_error(request: Request, error: Exception) -> Response:
     return JSONResponse(error.body(), error.status, headers)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error(paths: Collection[str], request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    paths = f"{' and '.join(GENERATING)} with POST, and /v1/models with GET"
+    paths = f"{' and '.join(paths)} with POST, and /v1/models with GET"
     message = f"{request.method} {request.url.path} is no operation of this server; use {paths}"
     return await _api_error(request, ApiError(message, status=error.status_code))
 
@@ -121,9 +123,11 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     )
 
 
-HANDLERS: Mapping[Any, Any] = {
-    ApiError: _api_error,
-    ClientDisconnect: _disconnected,
-    HTTPException: _http_error,
-    Exception: _unexpected,
-}
+def handlers(paths: Collection[str]) -> dict[Any, Any]:
+    """What answers each exception; `paths` are those of POSTs, for messages."""
+    return {
+        ApiError: _api_error,
+        ClientDisconnect: _disconnected,
+        HTTPException: partial(_http_error, paths),
+        Exception: _unexpected,
+    }

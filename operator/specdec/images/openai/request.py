@@ -39,6 +39,11 @@ class Served:
         return self.requests.counts_tokens(self.declared)
 
     @property
+    def gives_log_probs(self) -> bool:
+        """The server can report the log probabilities of tokens."""
+        return self.requests.gives_log_probs(self.declared)
+
+    @property
     def ends_at_stop(self) -> bool:
         """The model ends its output at a stop string."""
         return self.requests.ends_at_stop(self.declared)
@@ -98,8 +103,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
             stream=stream,
             # TensorRT-LLM before 1.2 reports no counts, but a probability for each token. Then the
             # probabilities are counted.
-            log_probs=log_probs
-            or (not served.counts_tokens and "return_log_probs" in served.declared.inputs),
+            log_probs=log_probs or (not served.counts_tokens and served.gives_log_probs),
             token_counts=served.counts_tokens,
             stop_words=stop,
             **_sampling(body),
@@ -217,7 +221,7 @@ def _log_probs(body: Common, served: Served) -> bool:
             "tokens only; set it to 0",
             param=name,
         )
-    if requested and "return_log_probs" not in served.declared.inputs:
+    if requested and not served.gives_log_probs:
         raise ApiError(
             "logprobs is set, but this server returns no log probabilities; leave it out",
             param="logprobs",

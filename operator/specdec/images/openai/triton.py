@@ -20,7 +20,7 @@ from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Server, infer_request, is_final, tensor_request
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, context_length, overloaded, unavailable
-from specdec.images.openai.pieces import HISTOGRAM, LOG_PROBS, PROMPT_TOKENS, TOKENS, piece
+from specdec.images.openai.pieces import HISTOGRAM, PROMPT_TOKENS, TOKENS, piece
 from specdec.images.openai.request import Served
 from specdec.images.openai.stream import Stream
 from specdec.servers.chunk import ACCEPTED, DRAFTED, REASON, TEXT, NewText
@@ -172,7 +172,7 @@ class Triton:
         if request.stream and requests.whole_texts:
             request = replace(request, stop_words=())
         names = [name for name in _OUTPUTS if name in declared.outputs]
-        names += [LOG_PROBS] if request.log_probs else []
+        names += [requests.log_probs] if request.log_probs else []
         names += [HISTOGRAM] if histogram and HISTOGRAM in declared.outputs else []
         request_id = uuid.uuid4().hex
         call = requests.encode(request, declared)
@@ -189,7 +189,7 @@ class Triton:
                     raise unavailable("the server ended the answer early; try again")
                 if reply.error_message:
                     raise refused(reply.error_message)
-                if (part := piece(reply.infer_response)) is not None:
+                if (part := piece(reply.infer_response, requests)) is not None:
                     yield part if new is None else new_part(part, new)
         except grpc.aio.AioRpcError as error:
             ended = True

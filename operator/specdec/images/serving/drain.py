@@ -40,11 +40,13 @@ _QUIET = 2.0
 _BETWEEN = 0.5
 # An engine of TensorRT-LLM reports at the end of a step, and keeps its last report when it idles.
 _STEP = 10.0
-# Queued and running requests of the BLS, of Triton's queues and of a Reference engine.
+# Queued and running requests of the BLS, of Triton's queues, of a Reference engine and of vLLM.
 _WORK = (
     "specdec_requests_in_flight{",
     "specdec_engine_requests{",
     "nv_inference_pending_request_count{",
+    "vllm:num_requests_running{",
+    "vllm:num_requests_waiting{",
 )
 # Counters that change whenever a model begins or ends a request, or an engine runs a step.
 _PROGRESS = (
@@ -53,6 +55,7 @@ _PROGRESS = (
     "nv_inference_request_failure{",
     "nv_inference_exec_count{",
     "nv_trt_llm_general_metrics{",
+    "vllm:generation_tokens_total{",
 )
 _ENGINES = "nv_trt_llm_request_metrics{"
 _ESTABLISHED = "01"

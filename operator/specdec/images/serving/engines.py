@@ -20,9 +20,10 @@ run in a row.
 
 PLAN is JSON with `http` and `metrics` (ports), `engines` (Triton models), `seconds` (of a startup
 attempt) and `patience` (seconds). It has the `request` for one token and the `output` that shows
-it; `counters` replaces those of `_COUNTERS`. Unless streams need a certificate, it has their port
-`grpc`, and `encrypted` with TLS. For a server with several ranks it has `ranks` (of this
-container) and `mark` (the start of an argument that the process of each rank has).
+it; `counters` replaces those of `_COUNTERS`, and `work` those of `_WORK`. Unless streams need a
+certificate, it has their port `grpc`, and `encrypted` with TLS. For a server with several ranks it
+has `ranks` (of this container) and `mark` (the start of an argument that the process of each rank
+has).
 Exits 1 with a message, which becomes an event of the pod.
 """
 
@@ -75,6 +76,7 @@ class Plan(NamedTuple):
     request: Mapping[str, Any]
     output: str
     counters: Sequence[Sequence[str]] = _COUNTERS
+    work: Sequence[Sequence[str]] = _WORK
     ranks: int = 0
     mark: str = ""
     grpc: int = 0
@@ -211,7 +213,7 @@ def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float)
     asked = record.failed or record.unanswered > 0
     if not asked and now - record.at < _QUIET:
         return ""
-    working, left = busy(page, engine, record.unanswered), min(deadline - now, _ANSWER)
+    working, left = busy(plan, page, engine, record.unanswered), min(deadline - now, _ANSWER)
     if left < _LEAST or (working and asked and not record.failed):
         # Its work includes a request of this probe, whose answer will show as progress.
         return _judge(record, plan, f"{engine} makes no progress")
@@ -220,7 +222,7 @@ def _engine(plan: Plan, engine: str, record: Record, page: str, deadline: float)
         _prove(record, counters)
         return ""
     record.unanswered += waits
-    working = working or busy(_page(plan.metrics), engine, record.unanswered)
+    working = working or busy(plan, _page(plan.metrics), engine, record.unanswered)
     record.failed |= not working
     return _judge(record, plan, problem)
 
@@ -274,9 +276,9 @@ def progress(page: str, engine: str, known: Sequence[Sequence[str]]) -> dict[str
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def busy(page: str, engine: str, own: int) -> bool:
+def busy(plan: Plan, page: str, engine: str, own: int) -> bool:
     """Whether an engine may have more requests than `own`; true if no metric counts requests."""
-    counts = [value(page, name, engine, label) for name, label in _WORK]
+    counts = [value(page, name, engine, label) for name, label in plan.work]
     known = [count for count in counts if count is not None]
     return not known or sum(known) + (value(page, _QUEUED, engine) or 0) > own
 

@@ -1,15 +1,6 @@
 """The draft counts of `trtllm-serve`: in its metrics, in two spellings."""
 
-import re
-
-from typing_extensions import override
-
 from specdec.servers.counting import LLM_API_UNCOUNTED, Counters
-from specdec.servers.totals import Load
-
-_RUNNING, _WAITING = "trtllm_num_requests_running", "trtllm_num_requests_waiting"
-_CACHE = "trtllm_kv_cache_utilization"
-_SAMPLE = re.compile(rf"^({_RUNNING}|{_WAITING}|{_CACHE})(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
 
 class TrtllmServeCounters(Counters):
@@ -23,18 +14,13 @@ class TrtllmServeCounters(Counters):
         ),
     )
     generated = "trtllm_generation_tokens_total"
+    gauges = (
+        "trtllm_num_requests_running",
+        "trtllm_num_requests_waiting",
+        "trtllm_kv_cache_utilization",
+    )
     settles_seconds = 10.0
     uncounted = LLM_API_UNCOUNTED
-
-    @override
-    def load(self, page: str, model: str, in_flight: int) -> Load:
-        """As `Counters.load`; a page with a value that is no number has no values."""
-        try:
-            values = {name: float(value) for name, value in _SAMPLE.findall(page)}
-        except ValueError:
-            values = {}
-        running = values.get(_RUNNING, in_flight)
-        return Load(int(values.get(_WAITING, 0)), int(running), values.get(_CACHE))
 
 
 COUNTERS = TrtllmServeCounters()

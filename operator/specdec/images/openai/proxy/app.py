@@ -17,21 +17,13 @@ from typing_extensions import override
 from specdec.images.openai.errors import ApiError, unavailable
 from specdec.images.openai.intake import Intake, Leave
 from specdec.images.openai.limits import ANSWER_BYTES, Limits
-from specdec.images.openai.metrics import Metrics
+from specdec.images.openai.metrics import WAITING, Metrics
 from specdec.images.openai.off_loop import off_loop
 from specdec.images.openai.proxy.checks import Names, checked
 from specdec.images.openai.proxy.upstream import Reply, Upstream
-from specdec.images.openai.replies import (
-    GENERATING,
-    HANDLERS,
-    Listing,
-    scope_of,
-    send_whole,
-    unless_left,
-)
+from specdec.images.openai.replies import Listing, handlers, scope_of, send_whole, unless_left
 from specdec.servers.kind import ServerKind
 
-HEALTH, PAGE = "/health", "/prometheus/metrics"
 _HEALTH_SECONDS = 2.0
 _STREAM, _END = "text/event-stream", b"\n\n"
 _OK = 200
@@ -61,23 +53,29 @@ class Proxy:
 
     def __init__(self, settings: ProxySettings, upstream: Upstream) -> None:
         self.settings, self.upstream, self.metrics = settings, upstream, Metrics()
+        server = settings.kind.serving.proxy
+        if server is None:
+            raise ValueError(f"--kind is {settings.kind.name}, which has no proxy; give another")
+        self._server, self._operations = server, settings.kind.bodies
         self.draining = False
         self._names = Names(settings.upstream_model, settings.served_name)
-        self._listing = Listing(settings.served_name, "tensorrt_llm")
+        self._listing = Listing(settings.served_name, server.owner)
         self._counters = settings.kind.counters
         self._intake = Intake(settings.limits, self.metrics)
         self._answer_bytes = 0
 
     def application(self) -> ASGIApp:
         """The ASGI application, which selects its routes by the port."""
+        paths = tuple(self._operations)
         clients = _routes(
-            *(Route(path, partial(self.generate, path), methods=["POST"]) for path in GENERATING),
+            paths,
+            *(Route(path, partial(self.generate, path), methods=["POST"]) for path in paths),
             *self._listing.routes(),
             Route("/health", self.ready, methods=["GET"]),
             Route("/health/live", self.live, methods=["GET"]),
             Route("/health/ready", self.ready, methods=["GET"]),
         )
-        metrics = _routes(Route("/metrics", self.exposition, methods=["GET"]))
+        metrics = _routes(paths, Route("/metrics", self.exposition, methods=["GET"]))
 
         async def by_port(scope: Scope, receive: Receive, send: Send) -> None:
             own = scope["server"][1] == self.settings.metrics_port
@@ -103,12 +101,21 @@ class Proxy:
         if page is not None:
             text, running = page.decode(errors="replace"), self._intake.in_flight
             current = self._counters.load(text, self.settings.upstream_model, running)
-        self.metrics.set_load(current, self.settings.served_name)
+        # A page of vLLM has these gauges itself.
+        repeats = page is not None and f"\n{WAITING}{{".encode() in page
+        self.metrics.set_load(None if repeats else current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
         return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
 
     async def generate(self, path: str, request: Request) -> Response:
-        """Pass a request on to a path of `GENERATING`, and pass its answer back as it arrives."""
+        """Pass a request on to a path, and pass its answer back as it arrives."""
+        try:
+            return await self._generate(path, request)
+        except ApiError as error:
+            error.named = self._operations[path].named_events
+            raise
+
+    async def _generate(self, path: str, request: Request) -> Response:
         scope_of(request.headers)
         body, leave = await self._intake.enter(request, path)
         state = _State()
@@ -130,9 +137,9 @@ class Proxy:
         self, path: str, body: bytes, stack: AsyncExitStack, state: "_State"
     ) -> Response:
         """The answer, which takes over the stack, and closes the stack at its end."""
-        settings = self.settings
+        settings, operation = self.settings, self._operations[path]
         passed = await off_loop(
-            len(body), checked, path, body, settings.served_name, settings.upstream_model
+            len(body), checked, operation.body, body, settings.served_name, settings.upstream_model
         )
         request = self.upstream.request("POST", path, settings.limits.seconds, passed)
         connection = await stack.enter_async_context(AsyncExitStack())
@@ -140,7 +147,8 @@ class Proxy:
         if reply.status != _OK:
             raise _refused(reply.status, await reply.read())
         if reply.content_type.startswith(_STREAM):
-            return _Stream(self._events(reply, state), stack.pop_all())
+            events = self._events(reply, state, named=operation.named_events)
+            return _Stream(events, stack.pop_all())
         whole = self._names.replaced(await reply.read(partial(self._hold, state)))
         # The client may read slowly, but the server has ended this request.
         await connection.aclose()
@@ -160,7 +168,7 @@ class Proxy:
         self._answer_bytes -= state.answer_bytes
         leave(state.status)
 
-    async def _events(self, reply: Reply, state: "_State") -> AsyncIterator[bytes]:
+    async def _events(self, reply: Reply, state: "_State", *, named: bool) -> AsyncIterator[bytes]:
         """The events of an answer, each as a whole; a failure is the last event."""
         rest = b""
         try:
@@ -171,17 +179,15 @@ class Proxy:
             state.status = reply.status
             if rest:
                 yield self._names.replaced(rest)
-        except ApiError as error:
-            state.status = error.status
-            yield _event(error)
-        except TimeoutError:
-            failure = _timed_out(self.settings.limits.seconds)
-            state.status = failure.status
-            yield _event(failure)
+        except (ApiError, TimeoutError) as error:
+            seconds = self.settings.limits.seconds
+            failure = error if isinstance(error, ApiError) else _timed_out(seconds)
+            state.status, failure.named = failure.status, named
+            yield failure.event()
 
     async def _healthy(self) -> bool:
         try:
-            async with self.upstream.request("GET", HEALTH, _HEALTH_SECONDS) as reply:
+            async with self.upstream.request("GET", self._server.health, _HEALTH_SECONDS) as reply:
                 return reply.status == _OK
         except (ApiError, TimeoutError):
             return False
@@ -189,7 +195,7 @@ class Proxy:
     async def _page(self) -> bytes | None:
         """The server's metrics; empty if its release has none, None if it does not answer."""
         try:
-            async with self.upstream.request("GET", PAGE, _HEALTH_SECONDS) as reply:
+            async with self.upstream.request("GET", self._server.page, _HEALTH_SECONDS) as reply:
                 return await reply.read() if reply.status == _OK else b""
         except (ApiError, TimeoutError):
             return None
@@ -234,8 +240,8 @@ class _State:
     answer_bytes: int = 0
 
 
-def _routes(*routes: Route) -> Starlette:
-    return Starlette(routes=list(routes), exception_handlers=dict(HANDLERS))
+def _routes(paths: tuple[str, ...], *routes: Route) -> Starlette:
+    return Starlette(routes=list(routes), exception_handlers=handlers(paths))
 
 
 def _refused(status: int, body: bytes) -> ApiError:
@@ -257,7 +263,3 @@ def _timed_out(seconds: float) -> ApiError:
         kind="server_error",
         code="timeout",
     )
-
-
-def _event(error: ApiError) -> bytes:
-    return b"data: " + error.encoded() + b"\n\n"

@@ -1,25 +1,19 @@
 """What may reach the server: requests that have only text and name the served model."""
 
 import json
-from collections.abc import Mapping
 
 from specdec.images.openai.body import encoded, read, shown, validated
 from specdec.images.openai.errors import ApiError, unknown_model
-from specdec.images.openai.proxy.fields import Passed, PassedChat, PassedCompletion
-
-PATHS: Mapping[str, type[Passed]] = {
-    "/v1/completions": PassedCompletion,
-    "/v1/chat/completions": PassedChat,
-}
+from specdec.servers.passed_body import Chat, Passed
 
 
-def checked(path: str, body: bytes, served: str, upstream: str) -> bytes:
+def checked(allowed: type[Passed], body: bytes, served: str, upstream: str) -> bytes:
     """The body for the server.
 
     It is written anew, so that the server reads the values that were checked.
 
     Args:
-        path: one of `PATHS`.
+        allowed: what the body may have.
         body: of the client.
         served: the model's name for clients.
         upstream: the model's name in the server.
@@ -30,13 +24,14 @@ def checked(path: str, body: bytes, served: str, upstream: str) -> bytes:
     value = read(body)
     if value.get("model") != served:
         raise unknown_model(shown(value.get("model", "")), served)
-    passed = validated(value, PATHS[path])
-    if isinstance(passed, PassedChat):
+    passed = validated(value, allowed)
+    if isinstance(passed, Chat):
         _refuse_other_than_text(passed)
-    return encoded({**passed.model_dump(exclude_unset=True), "model": upstream})
+    fields = passed.model_dump(exclude_unset=True, by_alias=True)
+    return encoded({**fields, "model": upstream})
 
 
-def _refuse_other_than_text(passed: PassedChat) -> None:
+def _refuse_other_than_text(passed: Chat) -> None:
     """The server would fetch the address in a part that is no text."""
     for message in passed.messages:
         for part in message.content if isinstance(message.content, list) else ():
@@ -60,9 +55,10 @@ class Names:
 
     def __init__(self, upstream: str, served: str) -> None:
         named = json.dumps(served)
+        spaces = () if upstream == served else ("", " ")
         self._pairs = [
             (f'"model":{space}{json.dumps(upstream)}'.encode(), f'"model":{space}{named}'.encode())
-            for space in ("", " ")
+            for space in spaces
         ]
 
     def replaced(self, text: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""tritonserver with one model, which runs vLLM's engine."""
