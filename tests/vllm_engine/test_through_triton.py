@@ -1,0 +1,116 @@
+"""Methods on a real vLLM behind Triton answer as vLLM without drafts, and count as vLLM does."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.processes import until
+from specdec.triton import vllm
+from specdec.triton.model_names import VLLM
+from support import vllm_heads
+from support.shipped_pair import PAIR
+from support.triton_server import Server
+from support.vllm_generate import NEW_TOKENS, SMALL, TARGET, Generated
+from support.vllm_tests import installed
+from support.vllm_triton import serving
+
+Ids = list[int]
+FEW = 12
+pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=3)]
+_POSITION = re.compile(
+    r"^vllm:spec_decode_num_accepted_tokens_per_pos_total\{(.*)\} (\S+)$", re.MULTILINE
+)
+
+
+def _speculation(method: str, folder: Path) -> dict[str, Any]:
+    if method == "draft_model":
+        return {"model": str(PAIR / "draft"), "num_speculative_tokens": 4}
+    if method == "ngram":
+        lookup = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
+        return {"num_speculative_tokens": 4, **lookup}
+    if method == "suffix":
+        return {"num_speculative_tokens": 8}
+    heads = {"eagle": vllm_heads.eagle, "eagle3": vllm_heads.eagle3, "medusa": vllm_heads.medusa}
+    return {"model": str(heads[method](folder)), "num_speculative_tokens": vllm_heads.HEADS}
+
+
+@pytest.fixture(
+    params=[
+        "draft_model",
+        *(
+            pytest.param(method, marks=pytest.mark.nightly)
+            for method in ("ngram", "suffix", "eagle", "eagle3", "medusa")
+        ),
+    ]
+)
+def server(
+    request: pytest.FixtureRequest, plain: Generated, tmp_path: Path
+) -> Iterator[tuple[Server, int]]:
+    """Yield a server of a method, and its draft length. `plain` comes first: it needs the lock."""
+    speculation = {"method": request.param, **_speculation(request.param, tmp_path / "heads")}
+    arguments = SMALL | TARGET | {"speculative_config": speculation}
+    files = vllm.files(vllm.VllmPlan(arguments=json.dumps(arguments)))
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with serving(installed(), files, folder) as running:
+        yield running, speculation["num_speculative_tokens"]
+
+
+def _ask(server: Server, prompt: Ids) -> Any:
+    sampling = {"max_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True}
+    body = {
+        "input_ids": prompt,
+        "sampling_parameters": json.dumps(sampling),
+        "return_token_ids": True,
+        "exclude_input_in_output": True,
+    }
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.http_port}/v2/models/{VLLM}/generate",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=120) as response:
+        return json.load(response)
+
+
+def _accepted_by_position(server: Server, length: int) -> Ids:
+    """Return vLLM's counters on Triton's metrics port."""
+    url = f"http://127.0.0.1:{server.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=60) as response:
+        samples = _POSITION.findall(response.read().decode())
+    counts = [0] * length
+    for labels, count in samples:
+        position = re.search(r'position="(\d+)"', labels)
+        assert position, labels
+        counts[int(position[1])] = int(float(count))
+    return counts
+
+
+def test_method_answers_as_without_drafts_and_counts_as_vllm(
+    server: tuple[Server, int], plain: Generated, prompts: list[Ids]
+) -> None:
+    running, length = server
+    answers = [_ask(running, prompt) for prompt in prompts[:FEW]]
+    assert [answer["output_ids"] for answer in answers] == plain.tokens[:FEW]
+    drafted = sum(answer["total_draft_tokens"] for answer in answers)
+    accepted = sum(answer["total_accepted_draft_tokens"] for answer in answers)
+    assert 0 <= accepted <= drafted
+    assert drafted > 0
+    # A histogram counts rounds by their number of accepted tokens.
+    counted = [0] * length
+    for answer in answers:
+        for number, rounds in enumerate(answer["acceptance_histogram"]):
+            for position in range(number):
+                counted[position] += rounds
+    assert sum(counted) == accepted
+    # Triton's metrics follow those of vLLM within a second.
+    until(
+        lambda: _accepted_by_position(running, length) == counted,
+        lambda: f"{_accepted_by_position(running, length)} on the page, {counted} in the answers",
+        30,
+    )
