@@ -34,6 +34,8 @@ from specdec_vllm.senders import Sender, Senders  # noqa: E402
 _ADAPTERS = "multi_lora.json"
 _CANCELLED = "Request cancelled by client"
 _DEAD = "the engine of vLLM has failed: its process ended during the call; try again later"
+# Of a request that is at fault; the second is vLLM's, whose name is in no older release.
+_CLIENT_ERRORS = ("ValueError", "VLLMClientError")
 # Time for the errors of requests in flight to leave, before this process ends.
 _LAST_SECONDS = 5.0
 
@@ -217,7 +219,7 @@ def _fail(sender: Sender, error: Exception | None) -> None:
         text, code = _CANCELLED, kinds.CANCELLED
     elif type(error).__name__ == "EngineDeadError" or str(error) == _DEAD:
         text, code = _DEAD, kinds.UNAVAILABLE
-    elif isinstance(error, ValueError):
+    elif any(kind.__name__ in _CLIENT_ERRORS for kind in type(error).__mro__):
         text, code = one_line(error), kinds.INVALID_ARG
     else:
         text, code = f"the request failed: {one_line(error)}", kinds.INTERNAL
