@@ -98,7 +98,7 @@ cluster-down: setup ## stop the cluster of cluster-up
 e2e: setup ## run only the tests on the real node (Linux, root)
 	$(BIN)/python -m pytest tests/e2e
 
-bench: setup ## measure against the goals: NAME=reference, bls, client, drafting, loop, openai, operator, plan or command
+bench: setup ## measure against the goals: NAME=bls, client, drafting, loop, openai, operator, plan or command
 	@test -f tests/bench/$(NAME).py || { \
 	  echo "make: no benchmark $(NAME); set NAME to one of:" \
 	       "$(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 2; }
@@ -106,7 +106,7 @@ bench: setup ## measure against the goals: NAME=reference, bls, client, drafting
 
 campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, hostile, rights, rollout, renewal or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
-	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, rights, rollout, renewal or scale" >&2; exit 2; }
+	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, hostile, rights, rollout, renewal or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
 images: ## build both images and push them: REGISTRY=registry.example.com/specdec [BUILDER=podman]

@@ -1,4 +1,8 @@
-"""Only the packages of backends and methods name a backend or method; others use attributes."""
+"""Only its own package names a backend, kind of server, method or Triton model.
+
+Other code uses attributes. It neither compares such a name (`name_comparisons.py`) nor writes the
+name of a backend or method. A few places do, for the reason that a table gives.
+"""
 
 import ast
 import re
@@ -8,18 +12,64 @@ from pathlib import Path
 
 import pytest
 
-import specdec
 from specdec import backends
 from specdec.api.matrix import matrix
 from specdec.api.speculation import Method
+from unit.name_comparisons import ROOT, hits
 
-PACKAGE = Path(specdec.__file__).parent
+# By file: why it compares.
+COMPARING = {
+    "api/speculation.py": "the enum's own property of method None",
+    "client/http_transport.py": "the platform of an ensemble, which has that name",
+    "client/verification.py": "a value of --against",
+    "images/backend/tensorrtllm/llm_api_engine/generation.py": "decoding types of TensorRT-LLM",
+    "images/backend/tensorrtllm/llm_api_engine/settings.py": "decoding types of TensorRT-LLM",
+    "images/build/build_engine.py": "its text is in the key of every engine",
+    "images/build/image_check.py": "it runs in the image of a server, without this package",
+    "images/build/image_imports.py": "the name of TensorRT-LLM's Python package",
+    "servers/openai_api.py": "the owner of a model, as servers with OpenAI's API list it",
+}
+
+
+def test_only_own_packages_compare_names() -> None:
+    unexpected = [str(hit) for hit in hits() if hit.path not in COMPARING]
+    assert not unexpected, "\n".join(unexpected)
+
+
+def test_every_reviewed_file_still_compares_names() -> None:
+    assert {hit.path for hit in hits()} >= set(COMPARING), "remove the others from COMPARING"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if model.backend == "PyTorch": pass',
+        'if name in ("ensemble", other): pass',
+        "if method is Method.EAGLE: pass",
+        'match kind:\n    case "llm_api": pass',
+        '_NAME = "Medusa"\nif method != _NAME: pass',
+        "from specdec.triton.model_names import BLS as MODEL\nif model == MODEL: pass",
+        'run = {"TensorRT": 1}[backend]',
+    ],
+)
+def test_the_search_finds_comparisons(tmp_path: Path, text: str) -> None:
+    (tmp_path / "module.py").write_text(text, "utf-8")
+    assert len(hits(tmp_path)) == 1
+
+
+def test_own_packages_may_compare(tmp_path: Path) -> None:
+    own = tmp_path / "backends" / "pytorch"
+    own.mkdir(parents=True)
+    (own / "module.py").write_text('if name == "PyTorch": pass', "utf-8")
+    assert hits(tmp_path) == []
+
+
 # The name of a backend or method, and no longer word such as TensorRT-LLM or Lookaheads.
 NAMES = re.compile(rf"\b({'|'.join([*matrix(), *(m for m in Method if m.key != 'none')])})\b(?!-)")
 BLOCKS = {method.key for method in Method}
 # The packages of methods and backends, and programs of other containers, which lack attributes.
 OWN = ("api/methods/", "backends/", "images/")
-REVIEWED = {
+NAMING = {
     "api/speculation.py": "the enum of methods, and the union of their blocks",
     "tools/certify/matrix.py": "a list of methods to try, as the samples are",
     "tools/certify/request.py": "methods whose checkpoints a user names, and an example of one",
@@ -58,18 +108,18 @@ def named(tree: ast.Module) -> Iterator[str]:
 
 @cache
 def uses() -> dict[str, list[str]]:
-    files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
+    files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*.py")}
     outside = {name: path for name, path in files.items() if not name.startswith(OWN)}
     lines = {name: list(named(ast.parse(path.read_text()))) for name, path in outside.items()}
     return {name: list_ for name, list_ in lines.items() if list_}
 
 
 def test_nothing_outside_their_packages_names_a_backend_or_a_method() -> None:
-    assert {name: lines for name, lines in uses().items() if name not in REVIEWED} == {}
+    assert {name: lines for name, lines in uses().items() if name not in NAMING} == {}
 
 
-def test_every_reviewed_exception_is_still_one() -> None:
-    assert REVIEWED.keys() == uses().keys()
+def test_every_reviewed_file_still_names_one() -> None:
+    assert NAMING.keys() == uses().keys()
 
 
 @pytest.mark.parametrize(
