@@ -71,7 +71,7 @@ class VllmPlan:
     decoupled: bool = True
     gpu_device_ids: tuple[tuple[int, ...], ...] = ()
     max_queue_size: int = MAX_QUEUE_SIZE
-    lora: Mapping[str, str] = field(default_factory=dict)
+    lora: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def files(plan: VllmPlan) -> dict[str, str]:

@@ -64,6 +64,10 @@ def test_repository_has_the_program_and_the_published_tensors() -> None:
     assert "vllm_model/1/specdec_vllm/__init__.py" in rendered
 
 
+def test_plans_can_be_kept_in_a_cache() -> None:
+    assert hash(VllmPlan("{}", lora={"a": "/models/a"})) == hash(VllmPlan("{}"))
+
+
 def test_prompt_precedes_whole_answers_as_published() -> None:
     assert read(text_input="a").prepend
     assert not read(text_input="a", stream=True).prepend
