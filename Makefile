@@ -19,7 +19,7 @@ PROCESSES := -n 4 --dist loadscope --durations=25 --durations-min=5
 # Three processes, because some tests wait; few random examples, no programs that run for long.
 QUICK := -n 3 --dist worksteal -m 'not slow' --hypothesis-profile=quick
 
-.PHONY: help setup fmt lint test nightly unit golden generate chart docs vllm demo demo-down cluster-up cluster-down e2e images lock pin bench campaign release-check
+.PHONY: help setup fmt lint test nightly programs unit golden generate chart docs vllm demo demo-down cluster-up cluster-down e2e images lock pin bench campaign release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,12 +49,16 @@ lint: setup ## check formatting, rules, types and layers; changes nothing
 	@$(BIN)/python -m support.bls lint
 	$(BIN)/yamllint -s -c .yamllint.yaml crds manifests .github mkdocs.yml
 
-test: setup ## run every test layer, side by side; e2e only as root on Linux
+test: setup programs ## run every test layer, side by side; e2e only as root on Linux
 	$(BIN)/python -m pytest $(PROCESSES) -m 'not nightly'
 
-nightly: setup ## run all tests, also campaigns, floods, vLLM and tests of the test cluster
+nightly: setup programs ## run all tests, also campaigns, floods, vLLM and tests of the test cluster
 	@$(BIN)/python -m support.vllm_wheel all
 	$(BIN)/python -m pytest $(PROCESSES)
+
+# Kubernetes is built from source once, which takes longer than a test may.
+programs: setup
+	@$(BIN)/python -m cluster build
 
 unit: setup ## run only the quick tests, within a minute
 	$(BIN)/python -m pytest $(QUICK) tests/unit tests/golden tests/cluster
@@ -95,7 +99,7 @@ cluster-up: setup ## start a real node (root), or CLUSTER=control-plane without 
 cluster-down: setup ## stop the cluster of cluster-up
 	@$(BIN)/python -m cluster down --name $(NAME)
 
-e2e: setup ## run only the tests on the real node (Linux, root)
+e2e: setup programs ## run only the tests on the real node (Linux, root)
 	$(BIN)/python -m pytest tests/e2e
 
 bench: setup ## measure against the goals: NAME=bls, client, drafting, loop, openai, operator, plan or command

@@ -71,7 +71,6 @@ def generate(
             env={
                 **os.environ,
                 **installation.environment(folder / "caches"),
-                "PYTHONPATH": "",
                 **environment,
             },
         )

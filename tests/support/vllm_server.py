@@ -49,7 +49,6 @@ class VllmServer:
         self._environment = {
             **os.environ,
             **installation.environment(folder / "caches"),
-            "PYTHONPATH": "",
             **(environment or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

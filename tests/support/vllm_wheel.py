@@ -70,6 +70,8 @@ class Installation:
             "HF_HUB_OFFLINE": "1",
             "LC_ALL": "C.UTF-8",
             "OMP_NUM_THREADS": "1",
+            # The folder tests/triton would hide the package of that name.
+            "PYTHONPATH": "",
             "TOKENIZERS_PARALLELISM": "false",
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
