@@ -188,6 +188,8 @@ class TritonPythonModel:
         """End the engine; Triton has waited for the requests."""
         self._engine.close()
         self._copies.close()
+        # Triton's metrics must be freed before Python ends, else the process crashes.
+        del self._copies
         self._senders.close()
 
 
