@@ -57,7 +57,7 @@ nightly: setup programs ## run all tests, also campaigns, floods, vLLM and tests
 	$(BIN)/python -m pytest $(PROCESSES)
 
 # Kubernetes is built from source once, which takes longer than a test may.
-programs: setup
+programs: setup ## build Kubernetes and the other programs of the tests, once
 	@$(BIN)/python -m cluster build
 
 unit: setup ## run only the quick tests, within a minute
