@@ -84,7 +84,8 @@ def _section(method: str, backend: str, samples: str) -> Iterator[str]:
     """Yield the releases and targets that serve a method, its manifests and `plan` commands."""
     row = matrix()[next(name for name in matrix() if name == backend)]
     versions = [version for version in row.versions if row.serves(method, version)]
-    yield f"- Releases of TensorRT-LLM: {', '.join(versions)}"
+    engine = "vLLM" if backend == "VLLM" else "TensorRT-LLM"
+    yield f"- Releases of {engine}: {', '.join(versions)}"
     models = row.method_architectures.get(method, row.architectures)
     yield f"- Architectures of the target: {', '.join(models)}"
     if method in row.replacements:

@@ -85,7 +85,7 @@ class Support:
         compute_capability: the lowest that the backend supports; None if it needs no GPU.
         quantization, kv_cache_quantization: the lowest compute capability by number format.
         removed: number formats that newer GPUs do not support.
-        images: the server image by version.
+        images: the server image by version; none where only a front end has one.
         release_image: whether the server image is one of this release, for every version.
         front_images: by version, the server image of each front end that has one of its own.
         image_sources: by version, the public repository and branch that show the image's version.
@@ -164,7 +164,9 @@ def matrix() -> dict[Backend, Support]:
             quantization=row.get("quantization", {}),
             kv_cache_quantization=row.get("kvCacheQuantization", {}),
             removed=_removed(row.get("removedFormats")),
-            images={v: entry["image"] for v, entry in row.get("images", {}).items()},
+            images={
+                v: entry["image"] for v, entry in row.get("images", {}).items() if "image" in entry
+            },
             release_image=row.get("releaseImage", False),
             front_images={
                 v: entry.get("fronts", {}) for v, entry in row.get("images", {}).items()

@@ -63,7 +63,8 @@ class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
-    `arguments` are arguments of the LLM API of backend PyTorch that no field sets.
+    `arguments` are arguments of the LLM API (backend PyTorch) or of vLLM's engine (backend VLLM)
+    that no field sets.
     `instances` is the number of instances of the model in one server; each has GPUs of its own.
     """
 
@@ -76,7 +77,7 @@ class Runtime(Value):
     chunked_context: bool = False
     parameters: dict[str, str] = Field(default_factory=dict)
     arguments: dict[str, Any] = Field(default_factory=dict)
-    frontend: Literal["Triton", "TrtllmServe"] = "Triton"
+    frontend: Literal["Triton", "TrtllmServe", "VllmServe"] = "Triton"
     instances: int = 1
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from specdec.api.matrix import matrix
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import MemoryReason
+from specdec.backends.definition_rules import tables
 from specdec.pipeline.stages import effect_advice
 from specdec.pipeline.validation import compatibility
 from support.checkpoint_facts import by_role
@@ -55,7 +56,10 @@ def speculating(backend: str, method: str) -> Json:
     version = ROWS[backend].versions[-1]
     runtime = {"backend": backend, "version": version, "image": "example.com/server:1"}
     product = "NVIDIA-H100-80GB-HBM3"
-    return resource(runtime=runtime, speculation=speculation, gpu={"product": product})
+    cr = resource(runtime=runtime, speculation=speculation, gpu={"product": product})
+    if "inputLimit" not in tables()[backend].has:
+        del cr["spec"]["target"]["limits"]["maxInputLen"]
+    return cr
 
 
 def judged(cr: Json, facts: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

@@ -133,7 +133,7 @@ BAD = [
     (
         {"runtime__backend": "Pytorch"},
         'spec.runtime.backend: Unsupported value: "Pytorch": supported values: "TensorRT", '
-        '"PyTorch", "Reference": did you mean PyTorch?',
+        '"PyTorch", "VLLM", "Reference": did you mean PyTorch?',
     ),
     (
         {"target__limits__maxSeqLen": "long"},

@@ -110,7 +110,7 @@ def test_scaling_leaves_the_draft_alone_also_while_an_engine_is_built() -> None:
     world.step()
     assert replicas(world) == {"pair": 5, "pair-draft": 2}
 
-    put(world.cr, "target.limits.maxSeqLen", 1024)
+    put(world.cr, "target.limits.maxSeqLen", 384)
     world.spec["serving"] = {"replicas": 3}
     world.step()
     assert world.condition("EnginesReady")["status"] == "False"

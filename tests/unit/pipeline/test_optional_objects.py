@@ -107,7 +107,7 @@ def test_autoscaler_is_deleted_when_the_spec_needs_none(change: dict[str, Any]) 
 
 def test_autoscaler_stays_while_another_revision_is_built() -> None:
     world = served(scaling=BY_HPA)
-    world.spec["target"]["limits"]["maxSeqLen"] = 768
+    world.spec["target"]["limits"]["maxSeqLen"] = 384
     world.spec["serving"]["scaling"] = {**BY_HPA, "maxReplicas": 6}
     world.step()
     assert world.condition("Ready")["reason"] == "Queued"

@@ -100,7 +100,7 @@ def test_both_are_suspended_and_scaled(world: World) -> None:
 
 def test_both_are_scaled_while_another_revision_is_built(world: World) -> None:
     before = {name: command(world, name) for name in world.deployments}
-    put(world.cr, "target.limits.maxSeqLen", 1024)
+    put(world.cr, "target.limits.maxSeqLen", 384)
     world.spec["serving"] = {"replicas": 2}
 
     world.step()

@@ -22,8 +22,8 @@ ROW = """  Toy:
 """
 REFUSALS = [
     "backend Toy cuts no prompt: set runtime.chunkedContext to false",
-    "only backend PyTorch has several instances: set runtime.instances to 1, or set "
-    "spec.runtime.backend to PyTorch",
+    "only backends PyTorch and VLLM have several instances: set runtime.instances to 1, or set "
+    "spec.runtime.backend to PyTorch or VLLM",
     "only backends TensorRT and Reference draft by this method: set spec.runtime.backend to "
     "TensorRT or Reference, or choose another method",
     "backend Toy has one device: set target.parallelism.tensor and .pipeline to 1",

@@ -1,4 +1,4 @@
-"""Code that is shared by all methods that build trained heads into the target's engine."""
+"""Whether trained heads fit their target, for all methods with heads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +55,26 @@ def fit(
         )
         return Fit((*findings, other))
     return Fit((*findings, *_sizes(target, heads)), heads)
+
+
+def eagle3(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
+    """The findings of EAGLE-3 heads; also compares their draft vocabulary with the target's.
+
+    Heads may be narrower than the states of the target that they read.
+    """
+    compared = dict(facts)
+    if own := facts.get("heads"):
+        read = own.target_hidden_size or own.hidden_size
+        compared["heads"] = own.updated(CheckpointFacts(hidden_size=read))
+    judged = fit(model, compared)
+    yield from judged.findings
+    drafted, known = judged.facts.draft_vocab_size, facts.get("target", NO_FACTS).vocab_size
+    if drafted is not None and known is not None and drafted > known:
+        yield finding(
+            CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
+            f"the heads draft from {drafted} tokens and the target has {known}: choose heads "
+            "trained on this target",
+        )
 
 
 def finding(code: Reason, message: str) -> Finding:

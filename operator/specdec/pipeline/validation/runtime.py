@@ -118,9 +118,10 @@ def parameters(model: SpeculativeModel, _: Images) -> Cause | None:
     unknown = sorted(name for name in model.spec.runtime.parameters if name not in known)
     if not unknown:
         return None
+    fix = f"use {', '.join(known)}" if known else "remove it"
     return invalid(
         f"spec.runtime.parameters has {', '.join(unknown)[:200]}, which release {release} does "
-        f"not read or another field sets: use {', '.join(known)}"
+        f"not read or another field sets: {fix}"
     )
 
 

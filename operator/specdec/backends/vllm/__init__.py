@@ -1,0 +1,83 @@
+"""Checkpoints that vLLM serves as they are, in Triton or in vLLM's own server."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.protocol import Backend, Warnings
+from specdec.backends.vllm import configuration, methods, rules
+from specdec.servers.vllm_serve.serving import OPTIONS
+from specdec.triton import vllm
+from specdec.triton.layout import RankPlan, Server
+from specdec.triton.vllm import VllmPlan
+
+
+class Vllm:
+    """This backend builds nothing. The server is one process; vLLM starts further ones."""
+
+    warnings: tuple[Warnings, ...] = (rules.warnings,)
+    rules = rules.RULES
+    memory = None
+    builder = None
+
+    def method(self, model: SpeculativeModel) -> MethodDefinition:
+        """The method of vLLM."""
+        return methods.of(model)
+
+    def parameters(self, version: str) -> tuple[str, ...]:
+        """None: `spec.runtime.arguments` has the further arguments of vLLM."""
+        del version
+        return ()
+
+    def servers(self, model: SpeculativeModel) -> RankPlan:
+        """The first GPUs of the pod; a draft has those of the target."""
+        gpus = sum(len(ids) for ids in _instances(model))
+        return RankPlan((Server(gpus, {"target": tuple(range(gpus))}),))
+
+    def sized(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
+    ) -> SpeculativeModel:
+        """The longest prompt leaves room for one token of the answer; vLLM has no other limit."""
+        del checkpoints, gpu_mib
+        target = model.spec.target
+        if "limits" not in target.model_fields_set:
+            return model
+        limits = target.limits.model_copy(
+            update={"max_input_len": max(target.limits.max_seq_len - 1, 1)}
+        )
+        target = target.model_copy(update={"limits": limits})
+        return model.model_copy(update={"spec": model.spec.model_copy(update={"target": target})})
+
+    def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
+        """One model with `model.json`, or the options of vLLM's own server."""
+        values = configuration.arguments(model, facts, None)
+        if not rules.in_triton(model):
+            return {OPTIONS: configuration.options(values)}
+        instances = _instances(model)
+        plan = VllmPlan(
+            arguments=configuration.text(values),
+            decoupled=model.spec.serving.streaming,
+            gpu_device_ids=instances if len(instances) > 1 else (),
+            max_queue_size=model.spec.serving.max_queue_size,
+        )
+        return _rendered(plan)
+
+
+@lru_cache(maxsize=16)
+def _rendered(plan: VllmPlan) -> Mapping[str, str]:
+    return vllm.files(plan)
+
+
+def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:
+    """The GPU ordinals of each instance; the first instance has the lowest ordinals."""
+    split = model.spec.target.parallelism
+    each = split.tensor * split.pipeline
+    return tuple(
+        tuple(range(first * each, (first + 1) * each))
+        for first in range(model.spec.runtime.instances)
+    )
+
+
+BACKEND: Backend = Vllm()

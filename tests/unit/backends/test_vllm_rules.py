@@ -1,0 +1,120 @@
+"""Backend VLLM: its rules, and its checks of checkpoints."""
+
+from typing import Any
+
+import pytest
+
+from specdec.api.model import SpeculativeModel
+from specdec.pipeline.validation import compatibility
+from support.checkpoint_facts import by_role
+from support.simulated_cluster import FACTS
+from support.vllm_resources import Json, problem, put, vllm
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "value", "sentence"),
+    [
+        (
+            "None",
+            "target.limits.maxSeqLen",
+            9000,
+            "limits.maxSeqLen of the target is 9000, above maxNumTokens 8192, and such a sequence "
+            "does not fit into one step: raise maxNumTokens, or set runtime.chunkedContext to "
+            "true",
+        ),
+        (
+            "DraftTarget",
+            "target.limits",
+            {"maxBatchSize": 512, "maxSeqLen": 512, "maxNumTokens": 512},
+            "limits.maxNumTokens of the target is 512, and drafts of maxBatchSize 512 take 512 of "
+            "them in each step: raise maxNumTokens, or lower maxBatchSize",
+        ),
+        ("NGram", "speculation.maxDraftTokens", None, "set maxDraftTokens"),
+        (
+            "NGram",
+            "speculation.nGram",
+            {"minMatch": 5},
+            "nGram.minMatch is 5, above maxMatchingSize 4: lower minMatch, or raise",
+        ),
+        ("NGram", "speculation.nGram", {"publicPool": True}, "remove nGram.keepAll"),
+        ("NGram", "speculation.nGram", {"memoryMegabytes": 9}, "no nGram.memoryMegabytes"),
+        ("NGram", "speculation.draftLengthByLoad", {}, "exactly one of maxConcurrency"),
+        ("NGram", "speculation.penalties", True, "may always have penalties: remove"),
+        (
+            "Eagle3",
+            "speculation.eagle3.dynamicTree",
+            {"topK": 2, "maxTotalTokens": 8},
+            "drafts chains and no trees: remove eagle3.dynamicTree",
+        ),
+        ("Eagle3", "speculation.eagle3.suffixMatching", {}, "remove eagle3.suffixMatching"),
+        ("Eagle3", "speculation.eagle3", None, "set spec.speculation.eagle3.checkpoint"),
+        ("DraftTarget", "speculation.draftTarget", None, "draftTarget.draft and maxDraft"),
+        (
+            "DraftTarget",
+            "speculation.draftTarget.draft.limits",
+            {"maxSeqLen": 4096},
+            "draft has only a source: remove its other fields",
+        ),
+        ("DraftTarget", "target.parallelism", {"pipeline": 2}, "set target.parallelism.pipeline"),
+        (
+            "None",
+            "target.limits.maxInputLen",
+            100,
+            "limits a prompt with its answer, and no prompt alone: remove "
+            "target.limits.maxInputLen, and set maxSeqLen",
+        ),
+        ("None", "target.kvCache", {"hostMemoryMiB": 1}, "keeps its cache on the GPU: remove"),
+        (
+            "None",
+            "runtime.batchSchedulerPolicy",
+            "MaxUtilization",
+            "starts a request early, and pauses it if the cache is full: remove "
+            "runtime.batchSchedulerPolicy",
+        ),
+        ("None", "runtime.parameters", {"enable_lora": "true"}, "field sets: remove it"),
+        ("None", "runtime.frontend", "TrtllmServe", "has front end TrtllmServe"),
+        ("None", "target.quantization", {"method": "FP8"}, "serves checkpoints as they are"),
+    ],
+)
+def test_bad_input_is_one_sentence(method: str, path: str, value: Any, sentence: str) -> None:
+    assert problem(vllm(method)) == ""
+    message = problem(put(vllm(method), path, value))
+    assert sentence in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("runtime.instances", 2, "vLLM's own server has one instance"),
+        ("serving.openAI", {}, "vLLM's own server has the OpenAI API: remove serving.openAI"),
+        ("serving.tls", {"secretName": "tls"}, "has no gRPC port to encrypt"),
+        ("serving.http", "HealthOnly", "serves clients over HTTP only"),
+        ("serving.streaming", False, "decides whether it streams"),
+    ],
+)
+def test_own_server_refuses_what_only_triton_has(path: str, value: Any, sentence: str) -> None:
+    assert sentence in problem(put(vllm("NGram", frontend="VllmServe"), path, value))
+    assert problem(put(vllm("NGram"), path, value)) == ""
+
+
+def codes(cr: Json, facts: dict[str, Json]) -> list[str]:
+    verdict = compatibility.judge(SpeculativeModel.parse(cr), by_role(facts))
+    return [str(finding.code) for finding in verdict.refused]
+
+
+def test_eagle3_heads_are_compared_with_the_target() -> None:
+    heads = {"method": "Eagle3", "hiddenSize": 256, "vocabSize": 1024, "draftVocabSize": 512}
+    assert codes(vllm("Eagle3"), {"target": FACTS, "heads": heads}) == []
+    wide = {**heads, "draftVocabSize": 4096}
+    assert codes(vllm("Eagle3"), {"target": FACTS, "heads": wide}) == ["HeadsVocabSizeMismatch"]
+    other = {**heads, "method": "Medusa"}
+    assert codes(vllm("Eagle3"), {"target": FACTS, "heads": other}) == ["HeadsMethodMismatch"]
+
+
+def test_a_draft_has_the_tokenizer_of_the_target() -> None:
+    other = {**FACTS, "tokenizer": "ba9876543210", "vocabSize": 2048}
+    assert codes(vllm("DraftTarget"), {"target": FACTS, "draft": other}) == [
+        "TokenizerMismatch",
+        "VocabSizeMismatch",
+    ]
