@@ -5,7 +5,8 @@ docs/memory.md has each formula with its reason.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 # Tokens of a block of the paged cache, the largest of any release.
 BLOCK = 64
@@ -119,6 +120,19 @@ class Footprint:
     calibration: int = 0
     build_gpus: int = 0
     reuses_blocks: bool = False
+
+
+@dataclass(frozen=True)
+class DraftMemory:
+    """What a draft needs on each rank beside its weights.
+
+    Attributes:
+        parts: bytes by name, before any cache.
+        kv_per_token: bytes of a token in the draft's cache.
+    """
+
+    parts: Mapping[str, int] = field(default_factory=dict)
+    kv_per_token: int = 0
 
 
 def footprint(engine: EngineSizes) -> Footprint:

@@ -110,7 +110,7 @@ def test_no_name_is_set_by_a_field_too(version: str) -> None:
     for method in ("None", "DraftTarget", "NGram", "MTP"):
         ours = set(configuration(pytorch(method, version))) | {ADAPTERS}
         ours -= {"disable_overlap_scheduler", "return_perf_metrics"}
-        assert not ours & set(arguments.known(version))
+        assert not ours & set(arguments.table().known(version))
         for name in ours:
             cr = put(pytorch(method, version), "runtime.arguments", {name: 1})
             assert f"has {name}, which spec." in problem(cr)

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from specdec.api.model import SpeculativeModel
+from specdec.backends import open_limits
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend, Warnings
-from specdec.backends.pytorch import configuration, generations, limits, memory, methods, rules
+from specdec.backends.pytorch import configuration, generations, memory, methods, rules
 from specdec.servers.trtllm_serve.serving import OPTIONS
 from specdec.triton import llm_api
 from specdec.triton.layout import RankPlan, Server
@@ -39,7 +40,7 @@ class PyTorch:
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
     ) -> SpeculativeModel:
         """Limits that follow from the checkpoint and the memory, where the spec has none."""
-        return limits.sized(model, checkpoints, gpu_mib, self.servers(model))
+        return open_limits.sized(model, checkpoints, gpu_mib, self)
 
     def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
         """One model with `model.yaml`, or the options of `trtllm-serve`."""

@@ -12,9 +12,8 @@ from specdec.backends.checkpoint_sizes import (
     sizes_of,
 )
 from specdec.backends.facts import Checkpoint
-from specdec.backends.footprint import EngineSizes, Footprint, footprint
+from specdec.backends.footprint import DraftMemory, EngineSizes, Footprint, footprint
 from specdec.backends.pytorch import methods
-from specdec.backends.pytorch.methods.definition import DraftMemory
 
 # Architectures whose caches hold compressed keys and values. Facts that an earlier release read do
 # not state their size.

@@ -3,7 +3,8 @@
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Images
-from specdec.backends.pytorch.limits import without_memory
+from specdec.backends.open_limits import without_memory
+from specdec.backends.pytorch import methods
 from specdec.backends.rule import invalid
 
 
@@ -13,7 +14,7 @@ def steps(model: SpeculativeModel, _: Images) -> Cause | None:
     The LLM API loads such a model, and then refuses each longer prompt: "The sum of prompt length
     (9000), query length (0) should not exceed max_num_tokens (8192)".
     """
-    limits = without_memory(model).spec.target.limits
+    limits = without_memory(model, methods.of(model)).spec.target.limits
     if model.spec.runtime.chunked_context or limits.max_input_len <= limits.max_num_tokens:
         return None
     return invalid(

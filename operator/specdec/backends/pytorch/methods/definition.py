@@ -1,7 +1,5 @@
 """The interface of a method that drafts inside the LLM API, and the parts that methods share."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -9,22 +7,9 @@ from typing_extensions import override
 from specdec.api.methods.llm_api import SuffixMatching
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
-from specdec.backends.footprint import EngineSizes
+from specdec.backends.footprint import DraftMemory, EngineSizes
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.pytorch.generations import Generation
-
-
-@dataclass(frozen=True)
-class DraftMemory:
-    """What a draft needs on each rank beside its weights.
-
-    Attributes:
-        parts: bytes by name, before any cache.
-        kv_per_token: bytes of a token in the draft's cache.
-    """
-
-    parts: Mapping[str, int] = field(default_factory=dict)
-    kv_per_token: int = 0
 
 
 class LlmApiMethod(MethodDefinition):

@@ -6,9 +6,8 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.api.cause import Cause
-from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
+from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import CompatibilityReason
 from specdec.backends.facts import Images
 from specdec.backends.finding import Finding
 from specdec.backends.methods import heads
@@ -72,21 +71,7 @@ class Eagle3Method(LlmApiMethod):
     def findings(
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
-        """As the base class; also compares the heads' draft vocabulary with the target's."""
-        compared = dict(facts)
-        if own := facts.get("heads"):
-            # Heads may be narrower than the states of the target that they read.
-            read = own.target_hidden_size or own.hidden_size
-            compared["heads"] = own.updated(CheckpointFacts(hidden_size=read))
-        fit = heads.fit(model, compared)
-        yield from fit.findings
-        drafted, known = fit.facts.draft_vocab_size, facts.get("target", NO_FACTS).vocab_size
-        if drafted is not None and known is not None and drafted > known:
-            yield heads.finding(
-                CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
-                f"the heads draft from {drafted} tokens and the target has {known}: choose heads "
-                "trained on this target",
-            )
+        yield from heads.eagle3(model, facts)
 
 
 METHOD = Eagle3Method()

@@ -1,6 +1,7 @@
 """Limits that a resource does not set: they follow from the checkpoint and from the GPU's memory.
 
-Nothing is built, so the limits cost nothing but memory. docs/memory.md has the formula.
+This is for backends that build nothing, so limits cost nothing but memory. docs/memory.md has the
+formula.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,10 +10,10 @@ from dataclasses import replace
 from specdec.api.model import Limits, SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.memory_plan import Budget, plan
-from specdec.backends.pytorch import memory, methods
-from specdec.triton.layout import RankPlan
+from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.protocol import Backend
 
-# Tokens of a step: the default of the LLM API.
+# Tokens of a step: the default of TensorRT-LLM's LLM API.
 _STEP = 8192
 _LONGEST = 32768
 _SHORTEST = 2048
@@ -31,33 +32,52 @@ def sized(
     model: SpeculativeModel,
     checkpoints: Mapping[str, Checkpoint],
     gpu_mib: int,
-    ranks: RankPlan,
+    backend: Backend,
+    *,
+    whole: bool = False,
 ) -> SpeculativeModel:
     """The resource with all limits of the target; those that the spec sets stay.
 
     Where a size is not known or nothing fits, open limits follow from the defaults of the API and
-    from the limits that are set. `gpu_mib` is 0 for a GPU that is not known.
+    from the limits that are set.
+
+    Args:
+        model: the resource.
+        checkpoints: by role.
+        gpu_mib: memory of each GPU of the target in MiB; 0 for a GPU that is not known.
+        backend: the resource's backend.
+        whole: without chunked context, a step must have room for the longest sequence, and not
+            only for the longest prompt.
     """
-    given, most = _given(model), _positions(model, checkpoints)
+    method = backend.method(model)
+    given, most = _given(model), _positions(model, checkpoints, method)
     # With a set limit, less room than the formula wants is enough if one sequence fits.
     less = ((1, _SHARE), (1, 0)) if given else ()
     shares = ((_FULL, _SHARE), *less) if gpu_mib and not _complete(given) else ()
     for full, share in shares:
         for longest in _lengths(model, most):
-            for batch in _batches(model):
-                changed = _with(model, longest, batch)
-                room = _room(changed, checkpoints, gpu_mib, ranks)
+            for batch in _batches(model, method):
+                changed = _with(model, longest, batch, method, whole=whole)
+                room = _room(changed, checkpoints, gpu_mib, backend)
                 if room >= max(full * longest, share * batch * min(_USUAL, longest)):
                     return changed
-    return without_memory(model, most)
+    return without_memory(model, method, most, whole=whole)
 
 
-def without_memory(model: SpeculativeModel, most: int | None = None) -> SpeculativeModel:
+def without_memory(
+    model: SpeculativeModel,
+    method: MethodDefinition,
+    most: int | None = None,
+    *,
+    whole: bool = False,
+) -> SpeculativeModel:
     """The resource with the limits that hold where the memory is not known, or too small.
 
     Args:
         model: the resource.
+        method: the definition of its method.
         most: the longest sequence that the checkpoint allows, in tokens.
+        whole: as for `sized`.
     """
     given, usual = _given(model), Limits()
     longest = max(usual.max_seq_len, given.get("max_input_len", 0) + _ANSWER)
@@ -67,7 +87,7 @@ def without_memory(model: SpeculativeModel, most: int | None = None) -> Speculat
         return model
     batch = min(usual.max_batch_size, given.get("max_num_tokens", _STEP))
     longest = given.get("max_seq_len", longest)
-    return _with(model, longest, given.get("max_batch_size", batch))
+    return _with(model, longest, given.get("max_batch_size", batch), method, whole=whole)
 
 
 def _complete(given: Mapping[str, int]) -> bool:
@@ -82,7 +102,9 @@ def _given(model: SpeculativeModel) -> dict[str, int]:
     return {name: getattr(target.limits, name) for name in target.limits.model_fields_set}
 
 
-def _positions(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> int | None:
+def _positions(
+    model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], method: MethodDefinition
+) -> int | None:
     """The longest sequence that target and draft allow, in tokens; None if it is not known."""
     positions = [
         checkpoint.facts.max_position
@@ -92,7 +114,7 @@ def _positions(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -
     known = [number for number in positions if number is not None]
     if not known or len(known) < len(positions):
         return None
-    return min(known) - methods.of(model).positions_beyond(model)
+    return min(known) - method.positions_beyond(model)
 
 
 def _lengths(model: SpeculativeModel, most: int | None) -> Iterator[int]:
@@ -115,26 +137,28 @@ def _lengths(model: SpeculativeModel, most: int | None) -> Iterator[int]:
         length //= 2
 
 
-def _batches(model: SpeculativeModel) -> Iterator[int]:
+def _batches(model: SpeculativeModel, method: MethodDefinition) -> Iterator[int]:
     """Batch sizes from the largest, each half of the one before; only the one that is set."""
     given = _given(model)
     if "max_batch_size" in given:
         yield given["max_batch_size"]
         return
     batch = _LARGEST_BATCH
-    while batch > 1 and batch * _step(model) > given.get("max_num_tokens", _STEP * batch):
+    while batch > 1 and batch * _step(model, method) > given.get("max_num_tokens", _STEP * batch):
         batch //= 2
     while batch:
         yield batch
         batch //= 2
 
 
-def _step(model: SpeculativeModel) -> int:
+def _step(model: SpeculativeModel, method: MethodDefinition) -> int:
     """Tokens of one sequence in a step that verifies its draft tokens."""
-    return 1 + methods.of(model).max_draft_len(model)
+    return 1 + method.max_draft_len(model)
 
 
-def _with(model: SpeculativeModel, longest: int, batch: int) -> SpeculativeModel:
+def _with(
+    model: SpeculativeModel, longest: int, batch: int, method: MethodDefinition, *, whole: bool
+) -> SpeculativeModel:
     """The resource with limits for sequences of a length in batches of a size.
 
     An eighth of the longest sequence is left for the answer. Without chunked context, a prompt has
@@ -142,10 +166,10 @@ def _with(model: SpeculativeModel, longest: int, batch: int) -> SpeculativeModel
     """
     given = _given(model)
     prompt = max(longest - max(longest // 8, 1), 1)
-    tokens = max(_STEP, batch * _step(model))
+    tokens = max(_STEP, batch * _step(model, method))
     if not model.spec.runtime.chunked_context:
-        prompt = min(prompt, given.get("max_num_tokens", _STEP))
-        tokens = max(tokens, given.get("max_input_len", 0))
+        tokens = max(tokens, longest if whole else given.get("max_input_len", 0))
+        prompt = min(prompt, given.get("max_num_tokens", tokens if whole else _STEP))
     values = {
         "max_batch_size": batch,
         "max_input_len": prompt,
@@ -161,14 +185,14 @@ def _room(
     model: SpeculativeModel,
     checkpoints: Mapping[str, Checkpoint],
     gpu_mib: int,
-    ranks: RankPlan,
+    backend: Backend,
 ) -> int:
     """Tokens of the cache; 0 if a size is not known, or if nothing fits."""
-    needs = memory.footprints(model, checkpoints)
+    needs = backend.memory(model, checkpoints) if backend.memory else {}
     if "target" not in needs:
         return 0
     own = model.spec.target.kv_cache
     budgets = {"target": Budget(own.max_tokens, own.memory_percent)}
     uncapped = {"target": replace(needs["target"], reuses_blocks=True)}
-    planned = plan(gpu_mib, ranks, uncapped, budgets)
+    planned = plan(gpu_mib, backend.servers(model), uncapped, budgets)
     return planned.kv_tokens["target"] if planned.fits else 0
