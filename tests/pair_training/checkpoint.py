@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer
 
 from pair_training.data import END, end_id
+from pair_training.heads_layout import HEADS, heads_config
 from pair_training.model import Params, Shape
 
 
@@ -30,6 +31,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as indented JSON; see `write_bytes`."""
     write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def sha256(path: Path) -> str:
@@ -91,6 +97,13 @@ def write_checkpoint(folder: Path, params: Params, shape: Shape, tokenizer: Toke
     write_bytes(folder / "tokenizer.json", tokenizer.to_str().encode())
 
 
+def write_heads(folder: Path, params: Params, target: Path) -> None:
+    """Write EAGLE-3 heads of the checkpoint in `target`: float16 weights and configuration."""
+    halves = {name: np.asarray(value, np.float16) for name, value in params.items()}
+    write_bytes(folder / "model.safetensors", save(halves, metadata={"format": "pt"}))
+    write_json(folder / "config.json", heads_config(read_json(target / "config.json"), HEADS))
+
+
 def read_checkpoint(folder: Path) -> Params:
     """The weights of a checkpoint directory, widened to float32."""
     stored = load_file(folder / "model.safetensors")
@@ -100,6 +113,11 @@ def read_checkpoint(folder: Path) -> Params:
 def draft_state(out: Path, work: Path) -> Path:
     """Where the training of the draft for the target in `out` is kept."""
     return work / f"draft-{sha256(out / 'target' / 'model.safetensors')[:12]}.npz"
+
+
+def heads_state(out: Path, work: Path) -> Path:
+    """Where the training of the heads of the target in `out` is kept."""
+    return work / f"eagle3-{sha256(out / 'target' / 'model.safetensors')[:12]}.npz"
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tokenizer, target, draft, figures: the steps that make the pair, each resumable."""
+"""Tokenizer, target, draft, heads, figures: the steps that make the pair, each resumable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from pair_training.checkpoint import draft_state, read_checkpoint, write_bytes, write_checkpoint
+from pair_training.checkpoint import (
+    draft_state,
+    heads_state,
+    read_checkpoint,
+    write_bytes,
+    write_checkpoint,
+    write_heads,
+)
 from pair_training.data import (
     Corpus,
     cut_prompts,
@@ -22,10 +29,13 @@ from pair_training.data import (
 )
 from pair_training.distil import broad_lessons, generated_lessons, kept, train_draft
 from pair_training.evaluate import write_figures, write_prompts
+from pair_training.heads import train_heads, written_rows
+from pair_training.heads_figures import write_heads_figures
 from pair_training.model import DRAFT, TARGET
 from pair_training.target import train_target
 
 PROMPTS = 50
+STEPS = ("tokenizer", "target", "draft", "figures", "eagle3", "eagle3-figures")
 _PAIR = Path(__file__).parents[2] / "operator" / "specdec" / "images" / "pair"
 
 
@@ -46,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
         "steps",
         nargs="*",
         metavar="STEP",
-        default=["tokenizer", "target", "draft", "figures"],
-        help="any of tokenizer, target, draft, figures, in this order",
+        default=STEPS,
+        help=f"any of {', '.join(STEPS)}, in this order",
     )
     options.add_argument("--out", type=Path, default=_PAIR, help="the pair")
     options.add_argument("--work", type=Path, default=cache_folder(), help="unfinished training")
@@ -62,6 +72,14 @@ def parser() -> argparse.ArgumentParser:
         default=2048,
         help="rows from anywhere in the corpus that the target continues; it also continues twice "
         "as many rows from functions and classes",
+    )
+    options.add_argument("--head-steps", type=int, default=1600)
+    options.add_argument(
+        "--head-rows",
+        type=int,
+        default=1024,
+        help="rows from functions and classes that the target continues for the heads; it also "
+        "continues half as many rows from anywhere in the corpus",
     )
     return options
 
@@ -106,13 +124,36 @@ def make_draft(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -
     write_checkpoint(args.out / "draft", params, DRAFT, tokenizer)
 
 
+def make_heads(args: argparse.Namespace, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Let the target teach EAGLE-3 heads and write them."""
+    target = read_checkpoint(args.out / "target")
+    state_file = heads_state(args.out, args.work)
+    rows = written_rows(
+        target,
+        encode(tokenizer, list(corpus.train.values())),
+        opening_rows(tokenizer, corpus.train, args.head_rows, TARGET.context, seed=5),
+        state_file.with_name(f"rows-{state_file.name}"),
+        print_progress,
+    )
+    params = train_heads(target, rows, args.head_steps, state_file, print_progress)
+    write_heads(args.out / "eagle3", params, args.out / "target")
+
+
+def read_tokenizer(args: argparse.Namespace) -> Tokenizer:
+    """The tokenizer of an unfinished training, else that of the pair."""
+    stored = args.work / "tokenizer.json"
+    if not stored.exists():
+        stored = args.out / "target" / "tokenizer.json"
+    return Tokenizer.from_str(stored.read_text(encoding="utf-8"))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the chosen steps; returns the exit status."""
     options = parser()
     args = options.parse_args(argv)
-    unknown = set(args.steps) - {"tokenizer", "target", "draft", "figures"}
+    unknown = set(args.steps) - set(STEPS)
     if unknown:
-        options.error(f"unknown step {min(unknown)}: choose tokenizer, target, draft or figures")
+        options.error(f"unknown step {min(unknown)}: choose among {', '.join(STEPS)}")
     try:
         run(args)
     except (OSError, ValueError) as error:
@@ -131,10 +172,14 @@ def run(args: argparse.Namespace) -> None:
     corpus = read_corpus(args.source)
     if "tokenizer" in args.steps:
         make_tokenizer(args, corpus)
-    tokenizer = Tokenizer.from_str((args.work / "tokenizer.json").read_text())
+    tokenizer = read_tokenizer(args)
     if "target" in args.steps:
         make_target(args, corpus, tokenizer)
     if "draft" in args.steps:
         make_draft(args, corpus, tokenizer)
     if "figures" in args.steps:
         print_progress(write_figures(args.out, args.work, corpus, tokenizer))
+    if "eagle3" in args.steps:
+        make_heads(args, corpus, tokenizer)
+    if "eagle3-figures" in args.steps:
+        print_progress(write_heads_figures(args.out, args.work, tokenizer))

@@ -48,7 +48,8 @@ def read_prompts(path: Path, tokenizer: Tokenizer) -> list[Ids]:
     return [tokenizer.encode(json.loads(line)["prompt"]).ids for line in lines]
 
 
-def _padded(rows: list[Ids], length: int) -> NDArray[np.int32]:
+def padded(rows: list[Ids], length: int) -> NDArray[np.int32]:
+    """The rows as one table `[rows, length]`, filled up with token 0."""
     table = np.zeros((len(rows), length), np.int32)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
@@ -59,7 +60,7 @@ def greedy(params: Params, prompts: list[Ids], shape: Shape) -> list[Ids]:
     """Each prompt's greedy continuation of `GENERATED` tokens, cached; no early end."""
     lengths = np.asarray([len(prompt) for prompt in prompts])
     total = int(lengths.max()) + GENERATED
-    rows = jnp.asarray(_padded(prompts, total))
+    rows = jnp.asarray(padded(prompts, total))
 
     def advance(carry: tuple[Any, Any], at: jax.Array) -> tuple[object, object]:
         token, cache = carry
@@ -90,7 +91,7 @@ def agreement(draft: Params, prompts: list[Ids], outputs: list[Ids]) -> list[lis
     are accepted the draft sees exactly the target's own text.
     """
     full = [prompt + output for prompt, output in zip(prompts, outputs, strict=True)]
-    best = _best_next(draft, _padded(full, max(map(len, full))), DRAFT)
+    best = _best_next(draft, padded(full, max(map(len, full))), DRAFT)
     return [
         (best[i, len(prompts[i]) - 1 : len(full[i]) - 1] == np.asarray(outputs[i])).tolist()
         for i in range(len(full))
@@ -174,7 +175,7 @@ def speculate(
     shortcut with `agreement`. Returns the outputs and the number of target steps.
     """
     total = max(map(len, prompts)) + NEW_TOKENS + draft_length
-    table = _padded(prompts, total)
+    table = padded(prompts, total)
     ends = np.asarray([len(prompt) for prompt in prompts])
     goals = ends + NEW_TOKENS
     steps = 0
@@ -220,8 +221,8 @@ def write_figures(out: Path, work: Path, corpus: Corpus, tokenizer: Tokenizer) -
             ),
         },
         "training": {
-            "target": {"steps": _steps_done(work / "target.npz")},
-            "draft": {"steps": _steps_done(draft_state(out, work))},
+            "target": {"steps": steps_done(work / "target.npz")},
+            "draft": {"steps": steps_done(draft_state(out, work))},
         },
         "held_out": {
             "target": held_out_loss(target, held_out, TARGET),
@@ -250,6 +251,7 @@ def _shipped(out: Path) -> list[Path]:
     return sorted([*(out / "target").iterdir(), *(out / "draft").iterdir(), out / "prompts.jsonl"])
 
 
-def _steps_done(state_file: Path) -> int:
+def steps_done(state_file: Path) -> int:
+    """The number of steps after which a training state was stored."""
     with np.load(state_file) as stored:
         return int(stored["step"])

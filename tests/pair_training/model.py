@@ -101,7 +101,8 @@ def rotate(x: jax.Array, positions: jax.Array, theta: float) -> jax.Array:
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def _project(x: jax.Array, params: Params, name: str) -> jax.Array:
+def project(x: jax.Array, params: Params, name: str) -> jax.Array:
+    """Apply the projection `name` `[out, in]` to `x` `[..., in]`."""
     return jnp.einsum("...i,oi->...o", x, params[f"{name}.weight"])
 
 
@@ -109,7 +110,7 @@ def _heads(x: jax.Array, params: Params, prefix: str, shape: Shape) -> tuple[jax
     """Query, key and value `[batch, time, heads, head_dim]` before rotation."""
     sizes = {"q": shape.heads, "k": shape.kv_heads, "v": shape.kv_heads}
     return tuple(
-        _project(x, params, f"{prefix}.self_attn.{part}_proj").reshape(
+        project(x, params, f"{prefix}.self_attn.{part}_proj").reshape(
             *x.shape[:2], count, shape.head_dim
         )
         for part, count in sizes.items()
@@ -135,18 +136,23 @@ def _attend(
     return (weights @ value).transpose(0, 2, 1, 3).reshape(batch, length, shape.hidden)
 
 
-def _feed_forward(x: jax.Array, params: Params, prefix: str) -> jax.Array:
-    gate = jax.nn.silu(_project(x, params, f"{prefix}.mlp.gate_proj"))
-    up = _project(x, params, f"{prefix}.mlp.up_proj")
-    return _project(gate * up, params, f"{prefix}.mlp.down_proj")
+def feed_forward(x: jax.Array, params: Params, prefix: str) -> jax.Array:
+    """The gated feed-forward network of the layer `prefix`; returns the shape of `x`."""
+    gate = jax.nn.silu(project(x, params, f"{prefix}.mlp.gate_proj"))
+    up = project(x, params, f"{prefix}.mlp.up_proj")
+    return project(gate * up, params, f"{prefix}.mlp.down_proj")
 
 
-def forward(params: Params, tokens: jax.Array, shape: Shape) -> jax.Array:
-    """Logits `[batch, time, vocabulary]` of every position of `tokens` `[batch, time]`."""
+def states(params: Params, tokens: jax.Array, shape: Shape) -> list[jax.Array]:
+    """The embedding of `tokens` `[batch, time]` and each layer's output, `[batch, time, hidden]`.
+
+    They are the residual stream, before the norm of what follows.
+    """
     length = tokens.shape[1]
     positions = jnp.arange(length)
     visible = positions[:, None] >= positions[None, :]
     x = params[EMBEDDING][tokens]
+    stream = [x]
     for index in range(shape.layers):
         prefix = f"model.layers.{index}"
         normed = norm(x, params[f"{prefix}.input_layernorm.weight"], shape.eps)
@@ -154,9 +160,20 @@ def forward(params: Params, tokens: jax.Array, shape: Shape) -> jax.Array:
         query = rotate(query, positions, shape.theta)
         key = rotate(key, positions, shape.theta)
         mixed = _attend(query, key, value, visible, shape)
-        x = x + _project(mixed, params, f"{prefix}.self_attn.o_proj")
+        x = x + project(mixed, params, f"{prefix}.self_attn.o_proj")
         normed = norm(x, params[f"{prefix}.post_attention_layernorm.weight"], shape.eps)
-        x = x + _feed_forward(normed, params, prefix)
+        x = x + feed_forward(normed, params, prefix)
+        stream.append(x)
+    return stream
+
+
+def forward(params: Params, tokens: jax.Array, shape: Shape) -> jax.Array:
+    """Logits `[batch, time, vocabulary]` of every position of `tokens` `[batch, time]`."""
+    return predict(params, states(params, tokens, shape)[-1], shape)
+
+
+def predict(params: Params, x: jax.Array, shape: Shape) -> jax.Array:
+    """Logits `[..., vocabulary]` of the last layer's output `x` `[..., hidden]`."""
     return norm(x, params[FINAL_NORM], shape.eps) @ params[EMBEDDING].T
 
 
@@ -208,8 +225,7 @@ def step(
             )
         query = rotate(query, positions, shape.theta)
         mixed = _attend_cached(query, grown[f"{index}.k"], grown[f"{index}.v"], visible, shape)
-        x = x + _project(mixed, params, f"{prefix}.self_attn.o_proj")
+        x = x + project(mixed, params, f"{prefix}.self_attn.o_proj")
         normed = norm(x, params[f"{prefix}.post_attention_layernorm.weight"], shape.eps)
-        x = x + _feed_forward(normed, params, prefix)
-    logits = norm(x, params[FINAL_NORM], shape.eps) @ params[EMBEDDING].T
-    return logits[:, 0], grown
+        x = x + feed_forward(normed, params, prefix)
+    return predict(params, x, shape)[:, 0], grown

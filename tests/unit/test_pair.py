@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-Array = NDArray[np.float32]
+from support import numpy_llama
+from support.shipped_pair import PAIR
 
-PAIR = Path(__file__).parents[2] / "operator" / "specdec" / "images" / "pair"
 ROLES = ("target", "draft")
 SIZES = {
     "target": {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 2, "ffn": 608},
@@ -62,56 +61,9 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_file(str(PAIR / "target" / "tokenizer.json"))
 
 
-def weights(role: str) -> dict[str, Array]:
-    stored = load_file(PAIR / role / "model.safetensors")
-    return {name: value.astype(np.float32) for name, value in stored.items()}
-
-
-def normed(x: Array, weight: Array) -> Array:
-    scale = np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
-    return np.asarray(x / scale * weight, np.float32)
-
-
-def rotated(x: Array) -> Array:
-    """Apply rotary embeddings to `x` `[heads, time, width]`; (i, i + half) is a complex number."""
-    half = x.shape[-1] // 2
-    angles = np.outer(np.arange(x.shape[1]), 10000.0 ** (-np.arange(half) / half))
-    turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
-    return np.asarray(np.concatenate([turned.real, turned.imag], -1), np.float32)
-
-
-def attention(x: Array, w: dict[str, Array], prefix: str, size: dict[str, int]) -> Array:
-    time, width = x.shape[0], size["hidden"] // size["heads"]
-
-    def heads(part: str) -> Array:
-        projected = x @ w[f"{prefix}.self_attn.{part}_proj.weight"].T
-        return projected.reshape(time, -1, width).transpose(1, 0, 2)
-
-    repeat = size["heads"] // size["kv_heads"]
-    query, key = rotated(heads("q")), rotated(heads("k")).repeat(repeat, 0)
-    scores = query @ key.transpose(0, 2, 1) / np.sqrt(width)
-    scores[:, ~np.tri(time, dtype=bool)] = -np.inf
-    chances = np.exp(scores - scores.max(-1, keepdims=True))
-    chances /= chances.sum(-1, keepdims=True)
-    mixed = (chances @ heads("v").repeat(repeat, 0)).transpose(1, 0, 2).reshape(time, -1)
-    return np.asarray(mixed @ w[f"{prefix}.self_attn.o_proj.weight"].T, np.float32)
-
-
-def forward(w: dict[str, Array], ids: list[int], size: dict[str, int]) -> Array:
-    """Return logits `[time, vocabulary]`: a second implementation of the architecture."""
-    x = w["model.embed_tokens.weight"][ids]
-    for layer in range(size["layers"]):
-        prefix = f"model.layers.{layer}"
-        x = x + attention(normed(x, w[f"{prefix}.input_layernorm.weight"]), w, prefix, size)
-        inner = normed(x, w[f"{prefix}.post_attention_layernorm.weight"])
-        gate = inner @ w[f"{prefix}.mlp.gate_proj.weight"].T
-        up = inner @ w[f"{prefix}.mlp.up_proj.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[f"{prefix}.mlp.down_proj.weight"].T
-    return np.asarray(normed(x, w["model.norm.weight"]) @ w["model.embed_tokens.weight"].T)
-
-
 def mean_loss(role: str, ids: list[int]) -> float:
-    logits = forward(weights(role), ids, SIZES[role])[:-1].astype(np.float64)
+    w = numpy_llama.weights(PAIR / role)
+    logits = numpy_llama.forward(w, ids, SIZES[role]["layers"])[:-1].astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     log_chances = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return float(-log_chances[np.arange(len(ids) - 1), ids[1:]].mean())
