@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cluster import archive, binaries, handle, images, lifecycle
+from cluster import archive, binaries, handle, images, lifecycle, node
 from cluster.errors import ClusterError
 from cluster.progress import report
 from cluster.state import Options, State, User
@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
         ("kubeconfig", _kubeconfig, "print the path of a cluster's kubeconfig"),
     ):
         _named(commands.add_parser(name, help=summary)).set_defaults(run=run)
+    gpus = _named(commands.add_parser("gpus", help="set how many GPUs a running node simulates"))
+    gpus.add_argument("count", type=int, metavar="COUNT", help="GPUs that the node offers to pods")
+    gpus.set_defaults(run=_gpus)
     _add_image(commands)
     return parser
 
@@ -134,8 +137,24 @@ def _down(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _gpus(arguments: argparse.Namespace) -> int:
+    if arguments.count < 0:
+        raise ClusterError(f"A node cannot offer {arguments.count} GPUs; give 0 or more.")
+    state = _node_state(arguments, "simulate GPUs on")
+    node.offer_gpus(state, arguments.count)
+    report(f"{state.name} offers {arguments.count} GPUs")
+    return 0
+
+
 def _state(arguments: argparse.Namespace) -> State:
     return handle.attach(arguments.name).state
+
+
+def _node_state(arguments: argparse.Namespace, action: str) -> State:
+    state = _state(arguments)
+    if state.options.kind != "node":
+        raise ClusterError(f"{state.name} has no node to {action}.")
+    return state
 
 
 def _kubeconfig(arguments: argparse.Namespace) -> int:
@@ -151,9 +170,7 @@ def _image_build(arguments: argparse.Namespace) -> int:
 
 
 def _image_load(arguments: argparse.Namespace) -> int:
-    state = _state(arguments)
-    if state.options.kind != "node":
-        raise ClusterError(f"{state.name} has no node to load images into.")
+    state = _node_state(arguments, "load images into")
     for tag in arguments.tags:
         fresh = archive.load_built(state, tag, images.find(tag).id)
         report(f"loaded {tag}" if fresh else f"{tag} is there already")

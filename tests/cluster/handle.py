@@ -13,7 +13,6 @@ from cluster import (
     images,
     lifecycle,
     node,
-    objects,
     processes,
     registry,
     state,
@@ -184,9 +183,8 @@ class Node(Cluster):
         return registry.address(self.state)
 
     def offer_gpus(self, count: int) -> None:
-        """Let the node offer simulated GPUs; do nothing if it offers that number already."""
-        if objects.gpus_offered(Api(self.kubeconfig), self.name) != count:
-            node.offer_gpus(self.state, count)
+        """Let the node offer this number of simulated GPUs."""
+        node.offer_gpus(self.state, count)
 
     def volume(self, name: str) -> Path:
         """Return the folder of the volume called name, such as pv-01."""

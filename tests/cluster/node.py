@@ -15,6 +15,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 # get the processor share of a single session. While tests run in parallel, pods could then get
 # no processor time for a second, and Triton 2.51 may end a server for that.
 _SHARES = {"cpu.shares": "10240", "cpu.weight": "1000"}
+_PLUGIN = "gpuplugin"
+_GRACE = 10.0
 _PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
 
 
@@ -45,8 +47,13 @@ def start(state: State) -> None:
 
 
 def offer_gpus(state: State, count: int) -> None:
-    """Label the node with its GPU product, and start the device plugin for simulated GPUs."""
+    """Let the node offer this number of simulated GPUs, and label it with their product.
+
+    Pods keep the GPUs that they have.
+    """
     api = Api(state.kubeconfig)
+    if objects.gpus_offered(api, state.name) == count:
+        return
     labels = {"nvidia.com/gpu.product": state.options.gpu_product}
     api.call(
         "PATCH",
@@ -54,7 +61,9 @@ def offer_gpus(state: State, count: int) -> None:
         {"metadata": {"labels": labels}},
         "application/merge-patch+json",
     )
-    start_inside(state, "gpuplugin", [_built("gpuplugin"), f"-count={count}"])
+    if running := processes.recorded(state.folder).get(_PLUGIN):
+        processes.stop(running, _GRACE)
+    start_inside(state, _PLUGIN, [_built(_PLUGIN), f"-count={count}"])
     control.wait(
         state,
         lambda: objects.gpus_offered(api, state.name) == count,

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from cluster import Node, network, processes
+from cluster import Node, cli, network, processes
 from cluster.api import Api
 from cluster.errors import ClusterError
+from cluster.handle import attach
 from cluster.objects import gpus_offered
 from cluster.processes import TIMEOUT
 
@@ -135,6 +136,15 @@ def test_gpus_survive_a_restart_of_the_kubelet(node: Node) -> None:
     network.start_inside(node.state, "kubelet", argv)
     processes.until(lambda: gpus_offered(api, node.name) == 0, lambda: "nothing was reset")
     processes.until(lambda: gpus_offered(api, node.name) == 4, lambda: "the GPUs did not return")
+
+
+def test_number_of_gpus_of_a_running_node_is_set(node: Node) -> None:
+    api, before = Api(node.kubeconfig), processes.recorded(node.state.folder)["gpuplugin"]
+    for count in (2, 0, 4):
+        assert cli.main(["gpus", "--name", node.name, str(count)]) == 0
+        assert gpus_offered(api, node.name) == count
+    assert not before.alive
+    assert attach(node.name).state == node.state
 
 
 def test_down_removes_everything_with_pods_running(node: Node) -> None:

@@ -137,6 +137,8 @@ def test_node_gets_a_free_network(monkeypatch: pytest.MonkeyPatch) -> None:
         (["up", "--node", "--kwok"], "choose one"),
         (["build", "kubelt"], "There is no program kubelt"),
         (["image", "load", "--name", "missing", "x"], "is not up"),
+        (["gpus", "--name", "missing", "2"], "is not up"),
+        (["gpus", "--name", "missing", "-1"], "cannot offer -1 GPUs; give 0 or more"),
         (["down", "--name", "../x"], "does not fit"),
     ],
 )
