@@ -87,7 +87,7 @@ def test_unsupported_architecture_is_reported(world: World, copies: Copies) -> N
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Mystery"]}))
     name = world.apply(model("mystery", target={"source": source("odd-target")}))
-    condition = world.until(name, "ModelsFetched", "UnsupportedArchitecture")
+    condition = world.until(name, "Compatible", "ArchitectureNotServed")
     assert "Mystery" in condition["message"]
 
 

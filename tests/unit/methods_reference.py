@@ -87,7 +87,8 @@ def _section(method: str, backend: str, samples: str) -> Iterator[str]:
     engine = "vLLM" if backend == "VLLM" else "TensorRT-LLM"
     yield f"- Releases of {engine}: {', '.join(versions)}"
     models = row.method_architectures.get(method, row.architectures)
-    yield f"- Architectures of the target: {', '.join(models)}"
+    tried = "; others are tried, with a warning" if row.tries_others else ""
+    yield f"- Architectures of the target: {', '.join(models)}{tried}"
     if method in row.replacements:
         yield f"- Method of the PyTorch backend that replaces it: `{row.replacements[method]}`"
     for sample in samples.split():

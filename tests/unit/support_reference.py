@@ -60,6 +60,12 @@ def _backend(row: Support) -> Iterator[str]:
         models = ", ".join(row.method_architectures.get(method, row.architectures))
         after = row.replacements.get(method, "")
         yield f"| `{method}` | {' | '.join(able)} | {models} | {after} |"
+    if row.tries_others:
+        yield ""
+        yield (
+            "These architectures are known to work. Others are tried, with the warning "
+            "`ArchitectureNotServed` ([spec.checks.architecture](compatibility.md#severity))."
+        )
     if "ReDrafter" in row.method_architectures:
         yield ""
         yield f"`ReDrafter` takes Qwen2ForCausalLM from release {ANY_BASE} on."

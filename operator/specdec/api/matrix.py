@@ -79,8 +79,9 @@ class Support:
         served: whether this release can serve the backend.
         default_version: the version if the spec sets none; empty if the backend is not served.
         methods: the first version that supports each method.
-        architectures: the model architectures that the backend can serve.
-        method_architectures: the same for a method that supports fewer of them.
+        architectures: the model architectures that are known to work.
+        method_architectures: the same for a method that is known to work with fewer of them.
+        tries_others: whether the server loads what it can, so that others are tried as well.
         on_gpus: whether weights and caches are in GPU memory, and so have to fit there.
         compute_capability: the lowest that the backend supports; None if it needs no GPU.
         quantization, kv_cache_quantization: the lowest compute capability by number format.
@@ -108,6 +109,7 @@ class Support:
     dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
     method_architectures: Mapping[str, tuple[str, ...]]
+    tries_others: bool
     on_gpus: bool
     compute_capability: str | None
     quantization: Mapping[str, str]
@@ -159,6 +161,7 @@ def matrix() -> dict[Backend, Support]:
                 method: tuple(names)
                 for method, names in row.get("methodArchitectures", {}).items()
             },
+            tries_others=row.get("triesOtherArchitectures", False),
             on_gpus=row.get("gpus", True),
             compute_capability=row.get("computeCapability"),
             quantization=row.get("quantization", {}),
@@ -213,11 +216,6 @@ def vulnerable_release(backend: str, image: str) -> tuple[str, str] | None:
     release = support(backend).triton or (tag[1] if tag else "")
     level = advisories()[-1].fixed
     return (release, level) if release and not at_least(release, level) else None
-
-
-def architectures() -> frozenset[str]:
-    """Every architecture that some served backend can serve."""
-    return frozenset(a for row in matrix().values() if row.served for a in row.architectures)
 
 
 def at_least(version: str, floor: str) -> bool:

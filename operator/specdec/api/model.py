@@ -91,6 +91,8 @@ class Checks(Value):
     vocabulary: Severity = "Enforce"
     special_tokens: Severity = "Enforce"
     heads: Severity = "Enforce"
+    # Warn without a value; backends whose engines need a converter do not have the field.
+    architecture: Severity | None = None
     chat_template: Severity = "Warn"
     context_length: Severity = "Warn"
     memory: Severity = "Enforce"

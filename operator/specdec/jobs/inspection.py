@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
-from specdec.api.matrix import architectures
-from specdec.api.reasons import FetchReason
 from specdec.jobs import (
     artifact_inspection,
     checkpoint_config,
@@ -32,7 +30,7 @@ def inspect(folder: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> Check
     """The facts of an artifact.
 
     Raises:
-        JobError: CheckpointCorrupt or UnsupportedArchitecture.
+        JobError: CheckpointCorrupt.
     """
     inspectors = {
         ArtifactKind.CHECKPOINT: _checkpoint,
@@ -51,7 +49,7 @@ def configuration(folder: Path, kind: ArtifactKind) -> CheckpointFacts:
     tensors show: their method, and the sizes of Medusa heads. An engine has none.
 
     Raises:
-        JobError: CheckpointCorrupt or UnsupportedArchitecture.
+        JobError: CheckpointCorrupt.
     """
     if kind is ArtifactKind.ENGINE:
         return NO_FACTS
@@ -82,16 +80,9 @@ def _checkpoint(folder: Path) -> CheckpointFacts:
 
 def _without_weights(folder: Path) -> CheckpointFacts:
     config = checkpoint_config.read(folder, "config.json")
-    architecture = checkpoint_config.architecture(config)
-    if architecture not in architectures():
-        raise JobError(
-            FetchReason.UNSUPPORTED_ARCHITECTURE,
-            f"the checkpoint's architecture is {architecture} and this release serves "
-            f"{', '.join(sorted(architectures()))}: choose another checkpoint",
-        )
     heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
     facts = CheckpointFacts(
-        architecture=architecture,
+        architecture=checkpoint_config.architecture(config),
         vocab_size=number(config, "vocab_size"),
         hidden_size=hidden,
         intermediate_size=optional_number(config, "intermediate_size"),

@@ -26,7 +26,7 @@ ROWS = {str(name): row for name, row in matrix().items()}
 # Those that a backend serves, and one that none serves.
 ARCHITECTURES = [
     *sorted({a for row in ROWS.values() for a in row.architectures}),
-    "GptOssForCausalLM",
+    "Llama9ForCausalLM",
 ]
 METHODS = [
     (backend, method)
@@ -84,7 +84,7 @@ def test_advice_about_an_architecture_is_accepted(
 
 
 def test_model_that_nothing_serves_gets_no_advice_about_methods() -> None:
-    facts = {"target": {"architecture": "GptOssForCausalLM"}, "heads": {}}
+    facts = {"target": {"architecture": "Llama9ForCausalLM"}, "heads": {}}
 
     for code, message in judged(speculating("PyTorch", "Eagle3"), facts):
         assert "DraftTarget" not in message, code

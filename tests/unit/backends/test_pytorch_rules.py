@@ -11,6 +11,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.pytorch import memory
 from specdec.pipeline.validation import compatibility
+from specdec.pipeline.validation.compatibility import judge
 from support.checkpoint_facts import by_role, stated
 from support.simulated_cluster import FACTS, World, settled
 from unit.backends.pytorch_cases import ROLES, Json, problem, put, pytorch
@@ -192,6 +193,11 @@ def codes(cr: Json, facts: dict[str, Json]) -> list[str]:
     return [str(finding.code) for finding in verdict.refused]
 
 
+def enforced(method: str) -> Json:
+    """Return a resource that is served only with architectures that are known to work."""
+    return put(pytorch(method), "checks", {"architecture": "Enforce"})
+
+
 HEADS = {
     "method": "Eagle3",
     "architecture": "LlamaForCausalLM",
@@ -221,11 +227,32 @@ def test_eagle3_heads_are_compared_with_the_target(change: Json, expected: list[
 
 def test_a_target_without_heads_of_the_method_is_refused() -> None:
     target = {**FACTS, "architecture": "Qwen2ForCausalLM"}
-    assert codes(pytorch("Eagle3"), {"target": target, "heads": HEADS}) == [
+    assert codes(enforced("Eagle3"), {"target": target, "heads": HEADS}) == [
         "TargetArchitectureMismatch"
     ]
     other = {**FACTS, "architecture": "BertModel"}
-    assert codes(pytorch("NGram"), {"target": other}) == ["ArchitectureNotServed"]
+    assert codes(enforced("NGram"), {"target": other}) == ["ArchitectureNotServed"]
+
+
+@pytest.mark.parametrize("method", ["NGram", "Eagle3"])
+def test_a_target_that_is_not_known_to_work_is_tried_with_one_warning(method: str) -> None:
+    facts = {"target": {**FACTS, "architecture": "Llama9ForCausalLM"}, "heads": HEADS}
+    verdict = judge(SpeculativeModel.parse(pytorch(method)), by_role(facts))
+    assert verdict.refused == ()
+    (warning,) = verdict.warnings
+    assert warning.code == "ArchitectureNotServed"
+    assert "Llama9ForCausalLM" in warning.message
+    assert "spec.checks.architecture" in warning.message
+    off = pytorch(method)
+    off["spec"]["checks"] = {"architecture": "Disabled"}
+    assert judge(SpeculativeModel.parse(off), by_role(facts)).findings == ()
+
+
+def test_a_target_without_known_heads_is_tried_with_a_warning() -> None:
+    facts = {"target": {**FACTS, "architecture": "Qwen2ForCausalLM"}, "heads": HEADS}
+    verdict = judge(SpeculativeModel.parse(pytorch("Eagle3")), by_role(facts))
+    assert [str(each.code) for each in verdict.warnings] == ["TargetArchitectureMismatch"]
+    assert verdict.refused == ()
 
 
 def test_prediction_layers_must_be_in_the_target() -> None:

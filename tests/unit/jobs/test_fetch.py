@@ -81,15 +81,9 @@ DAMAGE = [
     ({"config.json": []}, "CheckpointCorrupt", "not a JSON object"),
     ({"config.json": None}, "CheckpointCorrupt", "no config.json"),
     ({"config.json": config(vocab_size={"a": 1})}, "CheckpointCorrupt", "vocab_size"),
-    ({"config.json": config(architectures="Llama")}, "UnsupportedArchitecture", "(none)"),
     ({"config.json": config(max_position_embeddings=0)}, "CheckpointCorrupt", "positive number"),
     ({"tokenizer.json": None}, "CheckpointCorrupt", "neither tokenizer.json"),
     ({"tokenizer.json": {"model": []}}, "CheckpointCorrupt", "tokenizer.json cannot be read"),
-    (
-        {"config.json": config(architectures=["MambaForCausalLM"])},
-        "UnsupportedArchitecture",
-        "MambaForCausalLM",
-    ),
 ]
 
 

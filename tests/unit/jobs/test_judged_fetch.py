@@ -99,7 +99,7 @@ def test_architecture_that_nothing_serves_is_refused_before_any_weights(
 
     assert judged(pair(hubs), volume) == result.PERMANENT
 
-    assert read_result()["error"]["reason"] == "UnsupportedArchitecture"
+    assert read_result()["error"]["reason"] == "ArchitectureNotServed"
     assert weights(hubs) == []
 
 

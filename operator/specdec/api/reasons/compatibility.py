@@ -84,8 +84,9 @@ class CompatibilityReason(Reason):
     )
     ARCHITECTURE_NOT_SERVED = _SECTION.failed(
         "ArchitectureNotServed",
-        "the backend does not serve the architecture of a checkpoint",
-        "choose another checkpoint, or another backend",
+        "the backend is not known to serve the architecture of a checkpoint",
+        "choose another checkpoint or backend; a backend without engines tries any architecture "
+        "if `spec.checks.architecture` is not `Enforce`",
     )
     HEADS_NOT_DIVISIBLE = _SECTION.failed(
         "HeadsNotDivisible",
@@ -95,6 +96,6 @@ class CompatibilityReason(Reason):
     )
     TARGET_ARCHITECTURE_MISMATCH = _SECTION.failed(
         "TargetArchitectureMismatch",
-        "no heads of this method exist for the target's architecture",
+        "heads of this method are not known to work with the target's architecture",
         "choose another target, or a method without heads",
     )

@@ -58,6 +58,11 @@ class EngineReason(Reason):
         "raise the field, then delete the Job; if publishing failed, check the volume",
         also=(Type.MODELS_FETCHED, Type.REPOSITORY_READY, *MEASURED),
     )
+    UNSUPPORTED_ARCHITECTURE = _SECTION.failed(
+        "UnsupportedArchitecture",
+        "the backend has no converter for this model architecture, or for one of its features",
+        "choose another model or backend",
+    )
     UNSUPPORTED_CHECKPOINT = _SECTION.failed(
         "UnsupportedCheckpoint",
         "the backend cannot convert this checkpoint",

@@ -67,12 +67,6 @@ class FetchReason(Reason):
         "[files on the volume](troubleshooting.md#files-on-the-volume-were-deleted-or-damaged)",
         also=(Type.ENGINES_READY,),
     )
-    UNSUPPORTED_ARCHITECTURE = _SECTION.failed(
-        "UnsupportedArchitecture",
-        "the backend does not support this model architecture",
-        "choose another model or backend",
-        also=(Type.ENGINES_READY,),
-    )
     NETWORK_ERROR = _SECTION.blocked(
         "NetworkError",
         "the source is unreachable, or the connection broke",

@@ -20,7 +20,7 @@ def quantized(model: SpeculativeModel) -> str:
 
 
 def architectures(model: SpeculativeModel) -> tuple[str, ...]:
-    """The target architectures that the backend can build the method's heads into."""
+    """The target architectures that are known to work with the method's heads."""
     row = support(model.spec.runtime.backend)
     return row.method_architectures.get(model.spec.speculation.method, row.architectures)
 
@@ -86,11 +86,23 @@ def _target(
     model: SpeculativeModel, target: CheckpointFacts, able: tuple[str, ...]
 ) -> Iterator[Finding]:
     architecture, method = target.architecture, model.spec.speculation.method
-    if architecture is not None and architecture not in able:
+    row = support(model.spec.runtime.backend)
+    if architecture is None or architecture in able:
+        return
+    if not row.tries_others:
         yield finding(
             CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
             f"method {method} has heads for {', '.join(able)} and the "
             f"target is {architecture}: choose another target{_other_method(model, architecture)}",
+        )
+    elif architecture in row.architectures:
+        yield Finding(
+            CompatibilityReason.TARGET_ARCHITECTURE_MISMATCH,
+            f"method {method} is known to work with {', '.join(able)} and the target is "
+            f"{architecture}: set spec.checks.architecture to Warn or Disabled to try it, or "
+            f"choose another target{_other_method(model, architecture)}",
+            "architecture",
+            "heads",
         )
 
 

@@ -55,36 +55,51 @@ def padded(entries: int, tensor: int) -> int:
 
 def _severity(finding: Finding, checks: Checks) -> Severity:
     """The severity that the spec sets, at most that of the finding itself."""
-    asked: Severity = getattr(checks, finding.check) if finding.check else "Enforce"
+    asked: Severity = "Enforce"
+    if finding.check:
+        asked = getattr(checks, finding.check) or "Warn"
     return "Warn" if (asked, finding.severity) == ("Enforce", "Warn") else asked
 
 
 def _architectures(
     model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
 ) -> Iterator[Finding]:
-    """Architectures that only other backends serve: the fetch Job accepts those of any backend."""
+    """Architectures that are not known to work; an engine of such a model has no converter."""
     backend = model.spec.runtime.backend
-    able = support(backend).architectures
+    row = support(backend)
     for role in ("target", "draft"):
         own = facts.get(role, NO_FACTS).architecture
-        if own is not None and own not in able:
+        if own is None or own in row.architectures:
+            continue
+        known = ", ".join(row.architectures)
+        if row.tries_others:
             yield Finding(
                 CompatibilityReason.ARCHITECTURE_NOT_SERVED,
-                f"the {role} is {own}, and backend {backend} serves {', '.join(able)}: choose "
-                f"another checkpoint{_backend_for(model, own)}",
+                f"the {role} is {own}, which is not known to work with backend {backend}: choose "
+                f"one of {known}, or set spec.checks.architecture to Warn or Disabled to try it",
+                "architecture",
+                role,
+            )
+        else:
+            yield Finding(
+                CompatibilityReason.ARCHITECTURE_NOT_SERVED,
+                f"the {role} is {own}, and backend {backend} serves {known}: choose another "
+                f"checkpoint{_backend_for(model, own)}",
                 "",
                 role,
             )
 
 
 def _backend_for(model: SpeculativeModel, architecture: str) -> str:
-    """The end of a sentence: a backend that serves an architecture; empty without one."""
+    """The end of a sentence: a backend that serves or tries an architecture; empty without one."""
     method = model.spec.speculation.method
-    for name, row in matrix().items():
-        if not row.served or not row.on_gpus or architecture not in row.architectures:
-            continue
-        able = row.method_architectures.get(method, row.architectures)
-        if row.serves(method, row.default_version) and architecture in able:
+    able = [
+        (architecture not in row.method_architectures.get(method, row.architectures), name)
+        for name, row in matrix().items()
+        if row.served and row.on_gpus and row.serves(method, row.default_version)
+    ]
+    for tried, name in sorted(able):
+        if not tried or matrix()[name].tries_others:
             return f", or set spec.runtime.backend to {name}"
     return ""
 
