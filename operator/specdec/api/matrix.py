@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from specdec.api.tables import table
+from specdec.api.versions import at_least, numbers
 
 # The default of `spec.runtime.frontend`.
 _TRITON = "Triton"
@@ -203,7 +204,7 @@ def support(backend: str) -> Support:
 def advisories() -> tuple[Advisory, ...]:
     """Publicly known remote faults of Triton, in the order of the releases that fix them."""
     rows = (Advisory(**row) for row in _data()["advisories"])
-    return tuple(sorted(rows, key=lambda row: _numbers(row.fixed)))
+    return tuple(sorted(rows, key=lambda row: numbers(row.fixed)))
 
 
 def vulnerable_release(backend: str, image: str) -> tuple[str, str] | None:
@@ -216,12 +217,3 @@ def vulnerable_release(backend: str, image: str) -> tuple[str, str] | None:
     release = support(backend).triton or (tag[1] if tag else "")
     level = advisories()[-1].fixed
     return (release, level) if release and not at_least(release, level) else None
-
-
-def at_least(version: str, floor: str) -> bool:
-    """Whether a version or compute capability is `floor` or more; both are dotted numbers."""
-    return _numbers(version) >= _numbers(floor)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

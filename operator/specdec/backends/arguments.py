@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from specdec.api.matrix import at_least
 from specdec.api.model import SpeculativeModel
 from specdec.api.tables import table
+from specdec.api.versions import at_least
 from specdec.backends.rule import version
 
 FIELD = "spec.runtime.arguments"

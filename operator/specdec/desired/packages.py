@@ -6,8 +6,9 @@ in their image, and use the copy only if they need it (`images/build/image_packa
 
 from typing import Any
 
-from specdec.api.matrix import at_least, support
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.versions import at_least
 from specdec.desired.pod import Container
 
 NAME = "packages"

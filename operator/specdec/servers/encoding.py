@@ -166,6 +166,26 @@ class Requests(ABC):
         return None
 
 
+# Fields of a request about its drafts, by the names of the BLS.
+_DRAFTS = ("num_draft_tokens", "use_draft_logits", "lookup_scope")
+
+
+def refuse_draft_field(name: str, model: str) -> None:
+    """Refuse a field about drafts for a model that drafts inside its engine.
+
+    Args:
+        name: of the field, as the BLS has it.
+        model: that has no such input.
+
+    Raises:
+        BadRequestError: with the fix.
+    """
+    if name in _DRAFTS:
+        raise BadRequestError(
+            f"model {model} drafts inside its engine, and has no input {name}; leave it out"
+        )
+
+
 def refuse_chat(request: Request) -> None:
     """Refuse a chat for a model that continues texts.
 

@@ -63,35 +63,37 @@ class Body(BaseModel):
         return _counted(value, KEYS, "keys")
 
 
-class Part(BaseModel):
-    """A part of a message's content."""
+class OpenBody(BaseModel):
+    """An object whose unknown keys are ignored: clients send back what answers contain."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class Part(OpenBody):
+    """A part of a message's content."""
+
     type: str
     text: str | None = None
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(OpenBody):
     """The function of a tool call; `arguments` is JSON in a string."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
     name: Text
     arguments: str
 
 
-class ToolCall(BaseModel):
+class ToolCall(OpenBody):
     """A tool call in an assistant's message."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
     id: str
     type: Literal["function"] = "function"
     function: CalledFunction
 
 
-class Message(BaseModel):
-    """A message; clients send back what answers contain, so further keys are ignored."""
+class Message(OpenBody):
+    """A message."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[Part], FIRST_ERROR, at_most(PARTS)] | None = None
     name: str | None = None

@@ -3,8 +3,7 @@
 Source: vLLM, `envs.py`, `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`.
 """
 
-import re
-
+from specdec.api.versions import at_least
 from specdec.servers.counting import Counters
 from specdec.triton.layout import Launch
 
@@ -24,11 +23,7 @@ def environment(launch: Launch) -> dict[str, str]:
 
 def counts_by_request(version: str) -> bool:
     """Whether answers of vLLM's own server can have the counts of draft tokens."""
-    return _numbers(version) >= _numbers(COUNTS_BY_REQUEST)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
+    return at_least(version, COUNTS_BY_REQUEST)
 
 
 class VllmCounters(Counters):

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from specdec.api.tables import table
+from specdec.api.versions import at_least
 
 _LOGITS = "LOGITS"
 _FLAGS = ("optional", "scalar", "ragged", "added")
@@ -71,11 +72,6 @@ def versions() -> tuple[str, ...]:
     return tuple(_tables()["versions"])
 
 
-def at_least(version: str, floor: str) -> bool:
-    """Whether `version` is `floor` or newer; both are dotted numbers."""
-    return _number(version) >= _number(floor)
-
-
 def spellings() -> tuple[RequestFields, RequestFields]:
     """The older and the newer names of request fields."""
     names = _tables()["renamed"]["names"]
@@ -125,10 +121,6 @@ def steps(version: str, fields: RequestFields | None = None) -> tuple[Step, ...]
             )
         )
     return tuple(all_steps)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _pairs(step: Mapping[str, Any], side: str, fields: RequestFields) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 
-from specdec.triton import contract
+from specdec.api.versions import at_least
 
 # The first release that reads each parameter. The table leaves out parameters that a typed field
 # sets, that are paths in the server's image, or that only encoder-decoder models read.
@@ -42,7 +42,7 @@ _SINCE = {
 @cache
 def free(version: str) -> tuple[str, ...]:
     """The names that may be set in a release, in alphabetical order."""
-    return tuple(sorted(n for n, since in _SINCE.items() if contract.at_least(version, since)))
+    return tuple(sorted(n for n, since in _SINCE.items() if at_least(version, since)))
 
 
 def unknown(given: Iterable[str], version: str) -> list[str]:

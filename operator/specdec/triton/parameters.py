@@ -4,7 +4,8 @@ An unset key is written with an empty value: the C++ backend then takes its defa
 and the file lists every parameter.
 """
 
-from specdec.triton import contract, options
+from specdec.api.versions import at_least
+from specdec.triton import options
 from specdec.triton.model_names import (
     BLS,
     DRAFT,
@@ -40,9 +41,7 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
             ("skip_special_tokens", _word(plan.skip_special_tokens)),
         )
     multimodal = (
-        "multimodal_model_path"
-        if contract.at_least(plan.version, "0.19.0")
-        else "visual_model_path"
+        "multimodal_model_path" if at_least(plan.version, "0.19.0") else "visual_model_path"
     )
     parameters: Parameters = (
         ("tokenizer_dir", plan.tokenizer_dir),
@@ -52,7 +51,7 @@ def text_parameters(model: str, plan: RepositoryPlan) -> Parameters:
         ("max_num_images", ""),
         ("max_seq_len", _max_seq_len(plan)),
     )
-    if contract.at_least(plan.version, "1.2.0"):
+    if at_least(plan.version, "1.2.0"):
         parameters += (("hf_model_path", ""),)
     return parameters
 
@@ -100,7 +99,7 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
         ("FORCE_CPU_ONLY_INPUT_TENSORS", "no"),
         *_tuning_parameters(_cancellation_period(plan, is_target=is_target)),
     )
-    if contract.at_least(plan.version, "0.19.0"):
+    if at_least(plan.version, "0.19.0"):
         parameters += (
             ("num_nodes", ""),
             ("lora_prefetch_dir", ""),
@@ -112,7 +111,7 @@ def _engine_parameters(engine: ModelPlan, plan: RepositoryPlan, *, is_target: bo
             ("guided_decoding_backend", ""),
             ("xgrammar_tokenizer_info_path", ""),
         )
-    if contract.at_least(plan.version, "1.2.0"):
+    if at_least(plan.version, "1.2.0"):
         parameters += (("enable_trt_overlap", ""),)
     if engine.step_latency_ms is not None:
         key = "step_latency_ms" if is_target else "draft_step_latency_ms"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from specdec.api.versions import at_least
 from specdec.triton import contract, library, pbtxt
 from specdec.triton.model_names import (
     BLS,
@@ -82,7 +83,7 @@ def _ensemble(plan: RepositoryPlan) -> str:
 
 
 def _models(plan: RepositoryPlan) -> Iterator[ModelConfig]:
-    newer = contract.at_least(plan.version, "0.19.0")
+    newer = at_least(plan.version, "0.19.0")
     yield _config(
         plan,
         PREPROCESSING,

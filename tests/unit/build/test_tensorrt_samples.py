@@ -8,8 +8,9 @@ import yaml
 
 from specdec import backends
 from specdec.api.checkpoint_facts import CheckpointFacts
-from specdec.api.matrix import at_least, support
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.api.versions import at_least
 from specdec.backends.facts import Checkpoint, Facts
 from unit.build.image import FOLDERS, Image
 from unit.pipeline.tensorrt import built

@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from specdec.api.cause import Cause
 from specdec.api.checkpoint_facts import CheckpointFacts
-from specdec.api.matrix import at_least
 from specdec.api.model import SpeculativeModel
+from specdec.api.versions import at_least
 from specdec.backends.facts import Images
 from specdec.backends.finding import Finding
 from specdec.backends.methods import heads

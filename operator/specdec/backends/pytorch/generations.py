@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from specdec.api.matrix import at_least
 from specdec.api.tables import table
+from specdec.api.versions import at_least
 
 
 @dataclass(frozen=True)

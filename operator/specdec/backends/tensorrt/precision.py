@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from specdec.api.cause import Cause
 from specdec.api.gpus import gpu
-from specdec.api.matrix import at_least, support
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.api.model_spec import GpuClass
 from specdec.api.reasons import AcceptedReason
+from specdec.api.versions import at_least
 from specdec.backends.facts import Images
 
 

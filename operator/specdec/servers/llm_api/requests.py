@@ -10,8 +10,13 @@ from types import MappingProxyType
 from typing_extensions import override
 
 from specdec.servers.chunk import ALWAYS, WholeTexts
-from specdec.servers.encoding import Declaration, Requests, TensorCall, refuse_chat
-from specdec.servers.errors import BadRequestError
+from specdec.servers.encoding import (
+    Declaration,
+    Requests,
+    TensorCall,
+    refuse_chat,
+    refuse_draft_field,
+)
 from specdec.servers.request import Request
 from specdec.servers.sampling import input_name
 from specdec.servers.tensor import Tensor, tensor
@@ -27,7 +32,6 @@ _NAMES = {
 }
 # Releases that lack these inputs have the requested value as their default.
 _LEFT_OUT = {f"{_PREFIX}exclude_input_from_output", f"{_PREFIX}return_perf_metrics"}
-_DRAFTS = ("num_draft_tokens", "use_draft_logits")
 _REASON = "return_finish_reason"
 
 
@@ -48,11 +52,7 @@ class LlmApiRequests(Requests):
         refuse_chat(request)
         tensors: dict[str, Tensor] = {}
         for name, value in request.fields({"return_perf_metrics"}):
-            if name in _DRAFTS:
-                raise BadRequestError(
-                    f"model {request.model} drafts inside its engine, and has no input {name}; "
-                    "leave it out"
-                )
+            refuse_draft_field(name, request.model)
             own = _NAMES.get(name, f"{_PREFIX}{name}")
             if own in declared.inputs:
                 tensors[own] = value

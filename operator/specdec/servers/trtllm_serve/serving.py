@@ -1,20 +1,18 @@
 """How the operator runs `trtllm-serve`, behind a proxy in the same pod."""
 
-from functools import partial
 from pathlib import PurePosixPath
 
 from specdec.servers import proxied
-from specdec.servers.kind import Proxy, Serving, Start
+from specdec.servers.kind import Start
 from specdec.triton.launch import SPAWNED_RANKS
 from specdec.triton.layout import Launch
 
 # The repository's only file: arguments of the LLM API.
 OPTIONS = "options.yaml"
-_PAGE = "/prometheus/metrics"
 # The server's own `/health_generate` sends a chat, so it fails for ever without a chat template,
 # and is not asked. A request whose client left is no proof.
 _COUNTED = {
-    "page": _PAGE,
+    "page": "/prometheus/metrics",
     "counters": ["trtllm_request_success_total", "trtllm_generation_tokens_total"],
     "without": ["cancelled", "timeout"],
 }
@@ -38,7 +36,7 @@ def command(start: Start) -> list[str]:
     }
     return [
         *("trtllm-serve", start.checkpoint, "--backend", "pytorch"),
-        *("--host", proxied.ADDRESS, "--port", str(proxied.PORT)),
+        *proxied.listen(),
         *(text for flag, value in flags.items() for text in (flag, str(value))),
         # The oldest spelling, which newer releases accept too.
         *("--extra_llm_api_options", f"{start.directory}/{OPTIONS}"),
@@ -57,23 +55,6 @@ def model_name(resource: str, checkpoint: str) -> str:
     return PurePosixPath(checkpoint).name
 
 
-SERVING = Serving(
-    ports=proxied.PORTS,
-    command=command,
-    environment=environment,
-    probes=partial(proxied.programs, _COUNTED, model_name),
-    pre_stop=proxied.pre_stop,
-    files=proxied.FILES,
-    openai="http",
-    proxy=Proxy(
-        address=f"{proxied.ADDRESS}:{proxied.PORT}",
-        model=model_name,
-        health=proxied.HEALTH,
-        page=_PAGE,
-        # From this name, specdec's client derives which parameters it may send: see
-        # `servers/openai_api.py`.
-        owner="tensorrt_llm",
-    ),
-    attempt_seconds=proxied.ATTEMPT_SECONDS,
-    readiness_failures=proxied.READINESS_FAILURES,
-)
+# From the owner's name, specdec's client derives which parameters it may send: see
+# `servers/openai_api.py`.
+SERVING = proxied.serving(command, environment, model_name, "tensorrt_llm", _COUNTED)

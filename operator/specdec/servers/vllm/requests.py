@@ -13,7 +13,13 @@ from typing import Any
 from typing_extensions import override
 
 from specdec.servers.chunk import ALWAYS, Chunk, Deltas
-from specdec.servers.encoding import Declaration, Requests, TensorCall, refuse_chat
+from specdec.servers.encoding import (
+    Declaration,
+    Requests,
+    TensorCall,
+    refuse_chat,
+    refuse_draft_field,
+)
 from specdec.servers.errors import BadRequestError
 from specdec.servers.request import Request
 from specdec.servers.tensor import Tensor, tensor
@@ -29,15 +35,13 @@ _INPUTS = {
     "return_num_input_tokens",
     "return_num_output_tokens",
 }
-# Sampling parameters of vLLM, by the names of the BLS.
+# Sampling parameters of vLLM, and the name of the BLS where it differs.
 _PARAMETERS = {
-    **{name: name for name in ("max_tokens", "temperature", "top_k", "top_p", "seed")},
-    **{name: name for name in ("min_tokens", "repetition_penalty", "bad_words")},
-    **{name: name for name in ("presence_penalty", "frequency_penalty")},
-    "stop_words": "stop",
+    *("max_tokens", "temperature", "top_k", "top_p", "seed", "min_tokens", "stop", "bad_words"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 }
+_NAMES = {"stop_words": "stop"}
 _LISTS = ("stop", "bad_words")
-_DRAFTS = ("num_draft_tokens", "use_draft_logits", "lookup_scope")
 # What a client asks for, by the names of the BLS, and the model's own names.
 _LOG_PROBS = "return_log_probs"
 _OUTPUTS = {"cum_log_probs": "cumulative_logprob", "output_log_probs": "logprobs"}
@@ -122,13 +126,11 @@ class VllmDeltas(Deltas):
 
 
 def _parameter(name: str, model: str) -> str:
-    if name in _DRAFTS:
-        raise BadRequestError(
-            f"model {model} drafts inside its engine, and has no input {name}; leave it out"
-        )
-    if name not in _PARAMETERS:
+    refuse_draft_field(name, model)
+    own = _NAMES.get(name, name)
+    if own not in _PARAMETERS:
         raise BadRequestError(f"model {model} has no input {name}; leave it out")
-    return _PARAMETERS[name]
+    return own
 
 
 def _signed(sampling: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Source: vLLM, `entrypoints/anthropic/protocol.py`.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec.servers.openai_body import (
     FIRST_ERROR,
@@ -16,47 +16,41 @@ from specdec.servers.openai_body import (
     STOP,
     TOOLS,
     Body,
+    OpenBody,
     Text,
     at_most,
 )
 from specdec.servers.passed_body import Limit, Passed, Share, Short, Temperature, Variables
 
-# Clients mark blocks and tools for a cache, and send back what answers contain.
-_ANY_KEYS = ConfigDict(strict=True, frozen=True, extra="ignore")
 
-
-class TextBlock(BaseModel):
+class TextBlock(OpenBody):
     """A block of text."""
 
-    model_config = _ANY_KEYS
     type: Literal["text"]
     text: str
 
 
-class ToolUse(BaseModel):
+class ToolUse(OpenBody):
     """A call of a tool in an earlier answer."""
 
-    model_config = _ANY_KEYS
     type: Literal["tool_use"]
     id: Text
     name: Text
     input: dict[str, Any]
 
 
-class ToolResult(BaseModel):
+class ToolResult(OpenBody):
     """What the client's tool returned."""
 
-    model_config = _ANY_KEYS
     type: Literal["tool_result"]
     tool_use_id: Text
     content: str | Annotated[list[TextBlock], FIRST_ERROR, at_most(PARTS)] | None = None
     is_error: bool | None = None
 
 
-class Thinking(BaseModel):
+class Thinking(OpenBody):
     """The reasoning of an earlier answer."""
 
-    model_config = _ANY_KEYS
     type: Literal["thinking", "redacted_thinking"]
     thinking: str | None = None
     signature: str | None = None
@@ -66,28 +60,25 @@ class Thinking(BaseModel):
 _Blocks = Annotated[list[TextBlock | ToolUse | ToolResult | Thinking], FIRST_ERROR, at_most(PARTS)]
 
 
-class BlockMessage(BaseModel):
+class BlockMessage(OpenBody):
     """A message."""
 
-    model_config = _ANY_KEYS
     role: Literal["user", "assistant", "system"]
     content: str | _Blocks
 
 
-class InputTool(BaseModel):
+class InputTool(OpenBody):
     """A tool that the model may call; tools of the server itself are missing."""
 
-    model_config = _ANY_KEYS
     type: Literal["custom"] | None = None
     name: Text
     description: str | None = None
     input_schema: dict[str, Any]
 
 
-class ToolChoice(BaseModel):
+class ToolChoice(OpenBody):
     """Whether and which tool the model shall call."""
 
-    model_config = _ANY_KEYS
     type: Literal["auto", "any", "tool", "none"]
     name: Text | None = None
 

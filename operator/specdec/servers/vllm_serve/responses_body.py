@@ -7,7 +7,7 @@ Source: vLLM, `entrypoints/openai/responses/protocol.py`.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from specdec.servers.openai_body import (
     FIRST_ERROR,
@@ -15,6 +15,7 @@ from specdec.servers.openai_body import (
     PARTS,
     TOOLS,
     Body,
+    OpenBody,
     Text,
     at_most,
 )
@@ -34,20 +35,16 @@ from specdec.servers.passed_body import (
 
 _METADATA = 16
 _INCLUDED = 4
-# Clients send back what answers contain, so further keys of items are ignored.
-_ANY_KEYS = ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
-class _Item(BaseModel):
-    model_config = _ANY_KEYS
+class _Item(OpenBody):
     id: str | None = None
     status: str | None = None
 
 
-class TextPart(BaseModel):
+class TextPart(OpenBody):
     """A part of a message; the server would fetch the address in a part that is no text."""
 
-    model_config = _ANY_KEYS
     type: Literal["input_text", "output_text", "refusal", "reasoning_text", "summary_text"]
     text: str | None = None
     refusal: str | None = None

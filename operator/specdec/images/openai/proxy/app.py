@@ -98,12 +98,11 @@ class Proxy:
         page = await self._page()
         # If the server does not respond, a router must not take the pod for an idle one.
         current = None
-        if page is not None:
+        # The page of vLLM has these gauges itself.
+        if page is not None and WAITING not in self._counters.gauges:
             text, running = page.decode(errors="replace"), self._intake.in_flight
             current = self._counters.load(text, self.settings.upstream_model, running)
-        # A page of vLLM has these gauges itself.
-        repeats = page is not None and f"\n{WAITING}{{".encode() in page
-        self.metrics.set_load(None if repeats else current, self.settings.served_name)
+        self.metrics.set_load(current, self.settings.served_name)
         own = generate_latest(self.metrics.registry)
         return Response(own + (page or b""), media_type=CONTENT_TYPE_LATEST)
 
