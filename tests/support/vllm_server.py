@@ -66,6 +66,14 @@ class VllmServer:
         assert self._process
         return self._process.pid
 
+    def engine(self) -> int:
+        """Return the process of the engine, a child of that of the API."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+        (engine,) = [
+            pid for pid in children if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        return int(engine)
+
     def log(self) -> str:
         """Return what the server wrote."""
         return (self._folder / "server.log").read_text("utf-8", errors="replace")

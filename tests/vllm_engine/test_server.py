@@ -38,15 +38,6 @@ def _complete(server: VllmServer, prompt: str) -> Any:
         return json.load(response)
 
 
-def _engine(server: VllmServer) -> int:
-    """Return the process of the engine, a child of the server."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text("ascii").split()
-    (engine,) = [
-        pid for pid in children if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    return int(engine)
-
-
 def test_server_completes_with_drafts_and_ends_with_its_engine(server: VllmServer) -> None:
     answer = _complete(server, "def add(a, b):\n")
     assert answer["usage"]["completion_tokens"] == 32
@@ -60,5 +51,5 @@ def test_server_completes_with_drafts_and_ends_with_its_engine(server: VllmServe
     assert [position for position, _ in counts] == ["0", "1", "2", "3"]
     assert float(counts[0][1]) > 0
 
-    os.kill(_engine(server), signal.SIGKILL)
+    os.kill(server.engine(), signal.SIGKILL)
     until(lambda: server.status() is not None, lambda: f"it runs: {server.log()[-500:]}", 60)
