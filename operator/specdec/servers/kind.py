@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from specdec.triton.log_lines import TRITON, LogLines
+from specdec.triton.log_lines import LogLines
 
 if TYPE_CHECKING:
     # Jobs and endpoints read only `requests` and `counters`, and need no model of the resource.
@@ -138,7 +138,7 @@ class Serving:
         tritonserver: whether it is one, which has the publicly known faults of its release.
         packages: whether the server imports TensorRT-LLM's Python package in an image of Triton,
             and so needs `desired/packages.py`.
-        log: the lines of its log that name a cause.
+        log: the lines of its log that name a cause or a step of its start.
         attempt_seconds: how long one run of the startup probe may take. It polls the server for
             most of this time, so that a small model is ready soon. Each run leaves at most one
             request for a token behind.
@@ -152,6 +152,7 @@ class Serving:
     probes: "Callable[[Probing], Programs]"
     pre_stop: "Callable[[Stopping], list[str]]"
     files: tuple[str, ...]
+    log: LogLines
     models: Mapping[str, str] = field(default_factory=dict)
     http: str = "http"
     grpc: str = "grpc"
@@ -160,7 +161,6 @@ class Serving:
     proxy: Proxy | None = None
     tritonserver: bool = False
     packages: bool = False
-    log: LogLines = TRITON
     attempt_seconds: int = 10
     readiness_failures: int = 1
 

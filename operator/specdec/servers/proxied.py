@@ -13,6 +13,7 @@ from typing import Any
 from specdec.servers.kind import Probing, Proxy, Serving, Start, Stopping
 from specdec.triton.launch import program_path
 from specdec.triton.layout import Launch
+from specdec.triton.log_lines import LogLines
 from specdec.triton.probes import Programs
 
 # The ports of the proxy.
@@ -41,6 +42,7 @@ def serving(
     model: ModelName,
     owner: str,
     counted: Mapping[str, Any],
+    log: LogLines,
 ) -> Serving:
     """How the operator runs such a server.
 
@@ -51,6 +53,7 @@ def serving(
         owner: the owner of the model in the server's list of models.
         counted: where the server counts requests that have ended: fields of the plan of
             `health.py`, of which `page` is the path of the metrics.
+        log: the lines of its log that name a cause or a step of its start.
     """
     return Serving(
         ports=PORTS,
@@ -59,6 +62,7 @@ def serving(
         probes=partial(_programs, counted, model),
         pre_stop=_pre_stop,
         files=_FILES,
+        log=log,
         openai="http",
         proxy=Proxy(
             address=f"{ADDRESS}:{PORT}",

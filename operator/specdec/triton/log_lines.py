@@ -1,7 +1,33 @@
-"""Lines of a server's log that name a cause, as patterns."""
+"""Lines of a server's log that name a cause or a step of its start, as patterns."""
 
 import re
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a server's start.
+
+    Attributes:
+        line: pattern of a line that shows it.
+        name: for messages. The groups of the pattern replace {0}, {1} and so on.
+    """
+
+    line: re.Pattern[str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to do about a cause.
+
+    Attributes:
+        message: pattern of the cause.
+        sentence: for messages, with the fields of the resource.
+    """
+
+    message: re.Pattern[str]
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -15,6 +41,10 @@ class LogLines:
         prefix: what stands before the message and names no cause.
         trace: what follows the message and names no cause.
         noise: lines that show nothing to a person, such as rows of tables, frames of backtraces.
+        fixes: what to do about some causes; the first that applies.
+        steps: of a start; empty if the log does not show them.
+        cache: a line with the size of the KV cache in tokens, which may have commas; None if the
+            log does not show it.
     """
 
     errors: tuple[re.Pattern[str], ...]
@@ -22,6 +52,27 @@ class LogLines:
     prefix: re.Pattern[str]
     trace: re.Pattern[str]
     noise: re.Pattern[str]
+    fixes: tuple[Fix, ...] = ()
+    steps: tuple[Step, ...] = ()
+    cache: re.Pattern[str] | None = None
+
+    def fix(self, cause: str) -> str:
+        """What to do about a cause; empty if that is not known."""
+        return next((fix.sentence for fix in self.fixes if fix.message.search(cause)), "")
+
+    def step(self, log: str) -> str:
+        """The last step of the start that a log shows; empty without one."""
+        last, name = -1, ""
+        for step in self.steps:
+            for line in step.line.finditer(log):
+                if line.start() >= last:
+                    last, name = line.start(), step.name.format(*line.groups())
+        return name
+
+    def cache_tokens(self, log: str) -> int | None:
+        """How many tokens the KV cache has; None if the log does not show it."""
+        lines = self.cache.findall(log) if self.cache else []
+        return int(lines[-1].replace(",", "")) if lines else None
 
 
 # Of tritonserver and of TensorRT-LLM; first the models that failed to load.

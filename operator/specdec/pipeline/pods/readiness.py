@@ -9,7 +9,7 @@ from specdec.api.cause import Cause
 from specdec.api.conditions import FAILED, Condition, Type
 from specdec.api.reasons import AvailableReason, ReadyReason, Reason
 from specdec.desired.serving import CONTAINER, Revision
-from specdec.pipeline.observed import Object, pod_ready
+from specdec.pipeline.observed import Object, pod_ready, server_log_key
 from specdec.pipeline.pods import containers, damage, diagnosis, endpoints
 from specdec.pipeline.stage import Context
 
@@ -158,8 +158,17 @@ def _cause(context: Context, server: Server, live: Served) -> Cause:
     loading = sorted(pod["metadata"]["name"] for pod in pods if not pod_ready(pod))
     if loading:
         verb = "loads its" if len(loading) == 1 else "load their"
-        return Cause(AvailableReason.STARTING, f"{', '.join(loading)} {verb} models")
+        steps = _steps(context, pods)
+        return Cause(AvailableReason.STARTING, f"{', '.join(loading)} {verb} models{steps}")
     return Cause(AvailableReason.STARTING, f"{server.title} starts its pods")
+
+
+def _steps(context: Context, pods: Sequence[Object]) -> str:
+    """The end of a sentence: the steps of the start that the logs of loading pods show."""
+    lines, logs = servers.of(context.model).serving.log, context.observed.logs
+    steps = [lines.step(logs.get(server_log_key(pod), "")) for pod in pods if not pod_ready(pod)]
+    known = ", ".join(dict.fromkeys(filter(None, steps)))
+    return f": {known}" if known else ""
 
 
 def _silent(pod: Object, probe: str) -> Cause | None:

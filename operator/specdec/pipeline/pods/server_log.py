@@ -1,4 +1,4 @@
-"""The first errors in the log of a server that ended, and the end of the log's last line."""
+"""What the log of a server that ended shows: its first errors, what to do, and its last line."""
 
 import re
 
@@ -21,6 +21,8 @@ def summary(log: str, lines: LogLines) -> str:
         return ""
     text = "; ".join(errors[:3])
     first = text if len(text) <= _ERRORS else text[:_ERRORS] + "…"
+    if fix := lines.fix(text):
+        return f"{first.rstrip('.')}: {fix}"
     end = clean(log, lines).rstrip().rpartition("\n")[2]
     if any(error in " ".join(end.split()) for error in errors[:3]):
         return first

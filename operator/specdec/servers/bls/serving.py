@@ -4,6 +4,7 @@ from functools import partial
 
 from specdec.servers.kind import Probing, Serving, Start, Stopping
 from specdec.triton import launch, probes
+from specdec.triton.log_lines import TRITON
 from specdec.triton.model_names import DRAFT, TARGET
 from specdec.triton.probes import Programs, Token
 
@@ -62,5 +63,6 @@ SERVING = Serving(
         "renewal.py",
         "streams.py",
     ),
+    log=TRITON,
     tritonserver=True,
 )

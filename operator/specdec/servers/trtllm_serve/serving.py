@@ -6,6 +6,7 @@ from specdec.servers import proxied
 from specdec.servers.kind import Start
 from specdec.triton.launch import SPAWNED_RANKS
 from specdec.triton.layout import Launch
+from specdec.triton.log_lines import TRITON
 
 # The repository's only file: arguments of the LLM API.
 OPTIONS = "options.yaml"
@@ -57,4 +58,4 @@ def model_name(resource: str, checkpoint: str) -> str:
 
 # From the owner's name, specdec's client derives which parameters it may send: see
 # `servers/openai_api.py`.
-SERVING = proxied.serving(command, environment, model_name, "tensorrt_llm", _COUNTED)
+SERVING = proxied.serving(command, environment, model_name, "tensorrt_llm", _COUNTED, TRITON)

@@ -7,6 +7,7 @@ from functools import partial
 from specdec.servers import vllm_engine
 from specdec.servers.bls.serving import SERVING as ENGINES
 from specdec.servers.bls.serving import programs
+from specdec.servers.vllm_log import VLLM as LOG
 from specdec.triton.model_names import VLLM
 from specdec.triton.probes import Token
 
@@ -22,6 +23,7 @@ TOKEN = Token(
 
 SERVING = replace(
     ENGINES,
+    log=LOG,
     models={"target": VLLM},
     environment=vllm_engine.environment,
     probes=partial(programs, TOKEN),

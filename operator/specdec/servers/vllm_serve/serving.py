@@ -2,6 +2,7 @@
 
 from specdec.servers import proxied, vllm_engine
 from specdec.servers.kind import Start
+from specdec.servers.vllm_log import VLLM
 
 # The repository's only file: arguments of the engine, by the names of the server's flags.
 OPTIONS = "options.yaml"
@@ -35,4 +36,4 @@ def model_name(resource: str, checkpoint: str) -> str:
     return resource
 
 
-SERVING = proxied.serving(command, vllm_engine.environment, model_name, "vllm", _COUNTED)
+SERVING = proxied.serving(command, vllm_engine.environment, model_name, "vllm", _COUNTED, VLLM)

@@ -35,6 +35,7 @@ def _pre_stop(stopping: Stopping) -> list[str]:
     return ["sleep", str(stopping.linger_seconds)]
 
 
+_NEVER = re.compile(r"(?!)")
 SERVING = Serving(
     ports=PORTS,
     command=_command,
@@ -43,6 +44,10 @@ SERVING = Serving(
     pre_stop=_pre_stop,
     files=("check_volume.py", "health.py"),
     log=LogLines(
-        (re.compile(r"^broken: (.*)$", re.MULTILINE),), *(re.compile(r"(?!)") for _ in range(4))
+        errors=(re.compile(r"^broken: (.*)$", re.MULTILINE),),
+        harmless=_NEVER,
+        prefix=_NEVER,
+        trace=_NEVER,
+        noise=_NEVER,
     ),
 )
