@@ -134,6 +134,39 @@ def test_responses_and_messages_are_the_servers_text(
     assert "".join(block["text"] for block in message["content"]) == expected
 
 
+def test_message_that_is_at_fault_is_refused(pod: Pod) -> None:
+    """The server itself answers it with status 500."""
+    body = {"model": MODEL, "messages": QUESTION, "max_tokens": 4000}
+    assert post(pod.server.url, "/v1/messages", body)[0] == 500
+    status, answer = post(pod.url, "/v1/messages", body)
+    assert (status, answer["type"]) == (400, "error")
+    assert "max_model_len" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_of_several_answers_is_counted(pod: Pod, client: openai.OpenAI, stream: bool) -> None:
+    before = metrics.read(pod.metrics)
+    create: Any = client.completions.create
+    extra: Json = {"stream_options": {"include_usage": True}} if stream else {}
+    answer = create(
+        model=MODEL,
+        prompt=f"{PROMPT}\n",
+        max_tokens=LENGTH,
+        n=3,
+        stream=stream,
+        extra_body={"ignore_eos": True},
+        **extra,
+    )
+    parts = list(answer) if stream else [answer]
+    assert {choice.index for part in parts for choice in part.choices} == {0, 1, 2}
+    assert parts[-1].usage.completion_tokens == 3 * LENGTH
+    until(
+        lambda: metrics.read(pod.metrics).generated == before.generated + 3 * LENGTH,
+        lambda: "the tokens are not counted",
+    )
+    assert metrics.read(pod.metrics).drafted > before.drafted
+
+
 def test_models_are_listed(client: openai.OpenAI) -> None:
     assert [(model.id, model.owned_by) for model in client.models.list()] == [(MODEL, "vllm")]
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
+from typing_extensions import override
 
 from specdec.servers.openai_body import (
     BIASES,
@@ -30,6 +31,8 @@ from specdec.servers.openai_body import (
 )
 
 LOG_PROBS = 20
+# Of one request; each takes a place among the requests in flight.
+ANSWERS = 16
 # Parameters of `apply_chat_template` in Transformers, which gets the variables as arguments.
 _RESERVED = frozenset(
     {
@@ -47,6 +50,7 @@ def _free(name: str) -> str:
     return name
 
 
+Answers = Annotated[int, Field(ge=1, le=ANSWERS)]
 Count = Annotated[int, Field(ge=0, le=INT32)]
 Limit = Annotated[int, Field(ge=1, le=INT32)]
 Penalty = Annotated[Number, Field(ge=-2, le=2)]
@@ -73,6 +77,11 @@ class Passed(Body):
     """A body with the name of a model."""
 
     model: Text
+
+    @property
+    def answers(self) -> int:
+        """How many answers the body asks for."""
+        return 1
 
 
 class Generated(Passed):
@@ -101,9 +110,13 @@ class Generated(Passed):
     truncate_prompt_tokens: Limit | None = None
     thinking_token_budget: Count | None = None
     user: str | None = None
-    # One answer, whose work is that of one request.
-    n: Literal[1] | None = None
+    n: Answers | None = None
     use_beam_search: Literal[False] | None = None
+
+    @property
+    @override
+    def answers(self) -> int:
+        return self.n or 1
 
 
 class Completion(Generated):
@@ -137,10 +150,13 @@ class Operation:
     Attributes:
         body: what its body may have.
         named_events: the events of its stream have names, so that an error needs one.
+        hides_refusals: the server answers a request that is at fault with status 500, too. So a
+            server that reports itself as healthy has refused the request.
     """
 
     body: type[Passed]
     named_events: bool = False
+    hides_refusals: bool = False
 
 
 # By path.

@@ -24,10 +24,14 @@ Json = dict[str, Any]
 
 
 class Server:
-    """A server that answers each request with the same bytes; with None, it waits for `end`."""
+    """A server that answers each request with the same bytes; with None, it waits for `end`.
+
+    `health` is its report on its health; without one, it is the same as for all requests.
+    """
 
     def __init__(self, answer: bytes | None) -> None:
         self.answer = answer
+        self.health: bytes | None = None
         self.requests: list[bytes] = []
         self.asked = asyncio.Event()
         self._end = asyncio.Event()
@@ -37,6 +41,10 @@ class Server:
         length = next((line for line in head.split(b"\r\n") if b"content-length" in line), b": 0")
         self.requests.append(head + await reader.readexactly(int(length.split(b": ")[1])))
         self.asked.set()
+        if self.health is not None and head.startswith(b"GET /health "):
+            writer.write(self.health)
+            writer.close()
+            return
         if self.answer is None:
             await self._end.wait()
         writer.write(self.answer or b"")

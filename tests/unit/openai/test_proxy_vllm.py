@@ -1,5 +1,6 @@
 """The proxy in front of vLLM's own server: what each operation takes, and the form of errors."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -85,7 +86,8 @@ async def test_a_field_within_its_limits_is_passed_on_as_it_is(path: str, fields
         ("/v1/completions", {"priority": 1}, "priority is no parameter"),
         ("/v1/completions", {"kv_transfer_params": {}}, "kv_transfer_params is no parameter"),
         ("/v1/completions", {"vllm_xargs": {}}, "vllm_xargs is no parameter"),
-        ("/v1/completions", {"n": 2}, "n is 2, but it should be 1"),
+        ("/v1/completions", {"n": 17}, "n is 17"),
+        ("/v1/completions", {"n": 0}, "n is 0"),
         ("/v1/chat/completions", {"chat_template": "x"}, "chat_template is no parameter"),
         (
             "/v1/chat/completions",
@@ -123,6 +125,41 @@ async def test_an_error_has_the_form_of_its_api(path: str, named: bool) -> None:
         got = await client.post(path, json={**BODIES[path], "model": "other"})
         assert got.status_code == 404
         assert (got.json().get("type") == "error") == named
+
+
+@pytest.mark.parametrize(
+    ("path", "health", "status"),
+    [
+        ("/v1/messages", "200 OK", 400),
+        ("/v1/messages", "503 E", 503),
+        ("/v1/chat/completions", "200 OK", 503),
+    ],
+)
+async def test_an_error_of_a_healthy_server_is_that_of_the_message(
+    path: str, health: str, status: int
+) -> None:
+    """The server answers each message that it cannot render with status 500."""
+    error = {"type": "internal_error", "message": "you must provide a chat template"}
+    answer = reply(json.dumps({"type": "error", "error": error}).encode(), status="500 E")
+    async with running(answer, kind=VLLM) as (server, _, client):
+        server.health = reply(b"", status=health)
+        got = await client.post(path, json={"model": SERVED, **BODIES[path]})
+        again = "; try again later" if status == 503 else ""
+        assert (got.status_code, message(got)) == (status, f"{error['message']}{again}")
+
+
+async def test_each_answer_of_a_request_takes_a_place() -> None:
+    async with running(None, kind=VLLM, in_flight=3) as (server, proxy, client):
+        body = {"model": SERVED, **BODIES["/v1/completions"], "n": 2}
+        first = asyncio.create_task(client.post("/v1/completions", json=body))
+        await server.asked.wait()
+        assert proxy._intake.in_flight == 2
+        second = await client.post("/v1/completions", json=body)
+        assert (second.status_code, second.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert proxy._intake.in_flight == 2
+        server.end()
+        await first
+        assert proxy._intake.in_flight == 0
 
 
 async def test_a_stream_with_named_events_ends_with_a_named_error() -> None:

@@ -8,6 +8,7 @@ slowest body makes room.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 
@@ -68,25 +69,41 @@ class Intake:
             self._metrics.requests.labels(path, status_of(error)).inc()
             raise
         size = len(body)
-        self.in_flight += 1
         self._held_bytes += size
-        self._metrics.in_flight.inc()
+        self._move(1)
 
         def leave(status: int) -> None:
-            self.in_flight -= 1
             self._held_bytes -= size
-            self._metrics.in_flight.dec()
+            self._move(-1)
             self._metrics.requests.labels(path, status).inc()
 
         return body, leave
 
+    def take(self, places: int) -> Callable[[], None]:
+        """Take further places for a request in flight; return the function that frees them.
+
+        Raises:
+            ApiError: there are not as many.
+        """
+        if self.in_flight + places > self._limits.in_flight:
+            raise self._full()
+        self._move(places)
+        return partial(self._move, -places)
+
+    def _move(self, places: int) -> None:
+        self.in_flight += places
+        self._metrics.in_flight.inc(places)
+
+    def _full(self) -> ApiError:
+        return overloaded(
+            f"{self._limits.in_flight} requests are being answered, the limit of this server; "
+            "try again later"
+        )
+
     def _check(self, size: int) -> None:
         limits = self._limits
         if self.in_flight >= limits.in_flight:
-            raise overloaded(
-                f"{limits.in_flight} requests are being answered, the limit of this server; "
-                "try again later"
-            )
+            raise self._full()
         if self._held_bytes + size > limits.held_bytes:
             raise overloaded(
                 f"the requests that are being answered have {limits.held_bytes} bytes, the limit "

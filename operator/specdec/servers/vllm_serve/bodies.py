@@ -72,5 +72,5 @@ BODIES: Operations = {
     "/v1/completions": Operation(VllmCompletion),
     "/v1/chat/completions": Operation(VllmChat),
     "/v1/responses": Operation(Responses, named_events=True),
-    "/v1/messages": Operation(Messages, named_events=True),
+    "/v1/messages": Operation(Messages, named_events=True, hides_refusals=True),
 }

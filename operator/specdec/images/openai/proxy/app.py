@@ -26,7 +26,7 @@ from specdec.servers.kind import ServerKind
 
 _HEALTH_SECONDS = 2.0
 _STREAM, _END = "text/event-stream", b"\n\n"
-_OK = 200
+_OK, _BAD_REQUEST, _FAILED = 200, 400, 500
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,15 @@ class Proxy:
         passed = await off_loop(
             len(body), checked, operation.body, body, settings.served_name, settings.upstream_model
         )
-        request = self.upstream.request("POST", path, settings.limits.seconds, passed)
+        stack.callback(self._intake.take(passed.answers - 1))
+        request = self.upstream.request("POST", path, settings.limits.seconds, passed.body)
         connection = await stack.enter_async_context(AsyncExitStack())
         reply = await connection.enter_async_context(request)
         if reply.status != _OK:
-            raise _refused(reply.status, await reply.read())
+            error = await reply.read()
+            hidden = operation.hides_refusals and reply.status == _FAILED
+            at_fault = hidden and await self._healthy()
+            raise _refused(_BAD_REQUEST if at_fault else reply.status, error)
         if reply.content_type.startswith(_STREAM):
             events = self._events(reply, state, named=operation.named_events)
             return _Stream(events, stack.pop_all())

@@ -1,13 +1,22 @@
 """What may reach the server: requests that have only text and name the served model."""
 
 import json
+from dataclasses import dataclass
 
 from specdec.images.openai.body import encoded, read, shown, validated
 from specdec.images.openai.errors import ApiError, unknown_model
 from specdec.servers.passed_body import Chat, Passed
 
 
-def checked(allowed: type[Passed], body: bytes, served: str, upstream: str) -> bytes:
+@dataclass(frozen=True)
+class Checked:
+    """A body for the server, and how many answers it asks for."""
+
+    body: bytes
+    answers: int
+
+
+def checked(allowed: type[Passed], body: bytes, served: str, upstream: str) -> Checked:
     """The body for the server.
 
     It is written anew, so that the server reads the values that were checked.
@@ -28,7 +37,7 @@ def checked(allowed: type[Passed], body: bytes, served: str, upstream: str) -> b
     if isinstance(passed, Chat):
         _refuse_other_than_text(passed)
     fields = passed.model_dump(exclude_unset=True, by_alias=True)
-    return encoded({**fields, "model": upstream})
+    return Checked(encoded({**fields, "model": upstream}), passed.answers)
 
 
 def _refuse_other_than_text(passed: Chat) -> None:
