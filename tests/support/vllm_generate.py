@@ -29,6 +29,7 @@ class Generated:
         tokens: the tokens of each answer.
         drafts, drafted, accepted: rounds with drafts, draft tokens, accepted draft tokens.
         positions: accepted draft tokens by their position in a draft.
+        blocks, block_tokens: blocks of the cache, and tokens of a block.
     """
 
     tokens: list[list[int]]
@@ -36,6 +37,8 @@ class Generated:
     drafted: int
     accepted: int
     positions: list[int]
+    blocks: int
+    block_tokens: int
 
 
 def generate(
@@ -77,10 +80,13 @@ def generate(
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
     counters = result["counters"]
+    blocks, block_tokens = result["blocks"]
     return Generated(
         tokens=result["tokens"],
         drafts=int(counters.get("drafts", 0)),
         drafted=int(counters.get("draft_tokens", 0)),
         accepted=int(counters.get("accepted_tokens", 0)),
         positions=[int(count) for count in counters.get("accepted_tokens_per_pos", [])],
+        blocks=blocks,
+        block_tokens=block_tokens,
     )

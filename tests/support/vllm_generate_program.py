@@ -1,8 +1,8 @@
 """Generates greedily with vLLM; runs in the Python of an installed vLLM.
 
 Standard input has `arguments` (of `LLM`, by name), `prompts` (lists of token ids) and
-`max_tokens`. The last line of standard output has the tokens of each answer, and vLLM's own
-counters of drafts.
+`max_tokens`. The last line of standard output has the tokens of each answer, vLLM's own counters
+of drafts, and the blocks of the cache with the tokens of a block.
 
 PATCH OF THIS PROCESS: the CPU build of 0.24.0 starts with no method, because its function for
 recovered tokens lacks a parameter of the caller. The function ignores that parameter here. Greedy
@@ -52,7 +52,9 @@ def main() -> None:
         for metric in metrics
     }
     tokens = [list(answer.outputs[0].token_ids) for answer in answers]
-    print(json.dumps({"tokens": tokens, "counters": counters}))
+    cache = engine.llm_engine.vllm_config.cache_config
+    blocks = [cache.num_gpu_blocks, cache.block_size]
+    print(json.dumps({"tokens": tokens, "counters": counters, "blocks": blocks}))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ formula.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from specdec.api.model import Limits, SpeculativeModel
 from specdec.backends.facts import Checkpoint
@@ -28,13 +28,36 @@ _SHARE = 2
 _ANSWER = 1024
 
 
+@dataclass(frozen=True)
+class Steps:
+    """What a step of an engine holds.
+
+    Attributes:
+        slots: tokens of each request that its draft takes beside those that are computed.
+        whole: without chunked context, a step has room for the longest sequence, and not only for
+            the longest prompt.
+    """
+
+    slots: int = 0
+    whole: bool = False
+
+    def holds(self, model: SpeculativeModel, longest: int, batch: int) -> bool:
+        """Whether a number of tokens that the spec sets is enough for sequences of a length."""
+        tokens = _given(model).get("max_num_tokens")
+        if tokens is None or not self.whole or model.spec.runtime.chunked_context:
+            return True
+        return longest <= tokens - self.slots * batch
+
+
+_PLAIN = Steps()
+
+
 def sized(
     model: SpeculativeModel,
     checkpoints: Mapping[str, Checkpoint],
     gpu_mib: int,
     backend: Backend,
-    *,
-    whole: bool = False,
+    steps: Steps = _PLAIN,
 ) -> SpeculativeModel:
     """The resource with all limits of the target; those that the spec sets stay.
 
@@ -46,8 +69,7 @@ def sized(
         checkpoints: by role.
         gpu_mib: memory of each GPU of the target in MiB; 0 for a GPU that is not known.
         backend: the resource's backend.
-        whole: without chunked context, a step must have room for the longest sequence, and not
-            only for the longest prompt.
+        steps: of its engine.
     """
     method = backend.method(model)
     given, most = _given(model), _positions(model, checkpoints, method)
@@ -57,19 +79,20 @@ def sized(
     for full, share in shares:
         for longest in _lengths(model, most):
             for batch in _batches(model, method):
-                changed = _with(model, longest, batch, method, whole=whole)
+                if not steps.holds(model, longest, batch):
+                    continue
+                changed = _with(model, longest, batch, method, steps)
                 room = _room(changed, checkpoints, gpu_mib, backend)
                 if room >= max(full * longest, share * batch * min(_USUAL, longest)):
                     return changed
-    return without_memory(model, method, most, whole=whole)
+    return without_memory(model, method, most, steps)
 
 
 def without_memory(
     model: SpeculativeModel,
     method: MethodDefinition,
     most: int | None = None,
-    *,
-    whole: bool = False,
+    steps: Steps = _PLAIN,
 ) -> SpeculativeModel:
     """The resource with the limits that hold where the memory is not known, or too small.
 
@@ -77,7 +100,7 @@ def without_memory(
         model: the resource.
         method: the definition of its method.
         most: the longest sequence that the checkpoint allows, in tokens.
-        whole: as for `sized`.
+        steps: of its engine.
     """
     given, usual = _given(model), Limits()
     longest = max(usual.max_seq_len, given.get("max_input_len", 0) + _ANSWER)
@@ -86,8 +109,11 @@ def without_memory(
     if _complete(given) or (not given and longest == usual.max_seq_len):
         return model
     batch = min(usual.max_batch_size, given.get("max_num_tokens", _STEP))
+    batch = given.get("max_batch_size", batch)
+    while longest > 1 and not steps.holds(model, longest, batch):
+        longest //= 2
     longest = given.get("max_seq_len", longest)
-    return _with(model, longest, given.get("max_batch_size", batch), method, whole=whole)
+    return _with(model, longest, batch, method, steps)
 
 
 def _complete(given: Mapping[str, int]) -> bool:
@@ -157,7 +183,7 @@ def _step(model: SpeculativeModel, method: MethodDefinition) -> int:
 
 
 def _with(
-    model: SpeculativeModel, longest: int, batch: int, method: MethodDefinition, *, whole: bool
+    model: SpeculativeModel, longest: int, batch: int, method: MethodDefinition, steps: Steps
 ) -> SpeculativeModel:
     """The resource with limits for sequences of a length in batches of a size.
 
@@ -166,10 +192,11 @@ def _with(
     """
     given = _given(model)
     prompt = max(longest - max(longest // 8, 1), 1)
-    tokens = max(_STEP, batch * _step(model, method))
+    computed = _STEP
     if not model.spec.runtime.chunked_context:
-        tokens = max(tokens, longest if whole else given.get("max_input_len", 0))
-        prompt = min(prompt, given.get("max_num_tokens", tokens if whole else _STEP))
+        computed = max(_STEP, longest if steps.whole else given.get("max_input_len", 0))
+        prompt = min(prompt, given.get("max_num_tokens", computed if steps.whole else _STEP))
+    tokens = max(computed + steps.slots * batch, batch * _step(model, method))
     values = {
         "max_batch_size": batch,
         "max_input_len": prompt,

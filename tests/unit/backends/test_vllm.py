@@ -7,9 +7,11 @@ from specdec import backends
 from specdec.api import names
 from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
+from specdec.backends.facts import Checkpoint
 from specdec.backends.vllm import BACKEND
+from support.checkpoint_facts import stated
 from support.published_layouts import parse
-from support.simulated_cluster import settled
+from support.simulated_cluster import FACTS, settled
 from support.vllm_resources import (
     EXPECTED,
     ROLES,
@@ -77,6 +79,56 @@ def test_limits_parallelism_and_cache_are_those_of_the_spec() -> None:
         "kv_cache_dtype": "fp8",
         "gpu_memory_utilization": 0.8,
     }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_cache_of_the_plan_is_written_in_bytes(method: str) -> None:
+    model = SpeculativeModel.parse(vllm(method))
+    checkpoints = {
+        role: Checkpoint(role, ROLES[role], "", 1_000_000, stated(FACTS)) for role in model.sources
+    }
+    rate = BACKEND.memory(model, checkpoints)["target"].kv_per_token
+
+    own = arguments(vllm(method), kv_tokens={"target": 4096})
+
+    assert own["kv_cache_memory_bytes"] == 4096 * rate
+    assert "kv_cache_memory_bytes" not in arguments(vllm(method))
+
+
+def test_cache_of_the_spec_wins_over_the_plan() -> None:
+    planned = {"target": 4096}
+    size = arguments(vllm("None"), kv_tokens=planned)["kv_cache_memory_bytes"]
+    fixed = put(vllm("None"), "target.kvCache", {"maxTokens": 1024})
+    assert 4 * arguments(fixed, kv_tokens=planned)["kv_cache_memory_bytes"] == size
+    assert 4 * arguments(fixed)["kv_cache_memory_bytes"] == size
+    # The plan has the tokens of a percentage.
+    share = put(vllm("None"), "target.kvCache", {"memoryPercent": 70})
+    assert arguments(share, kv_tokens=planned)["kv_cache_memory_bytes"] == size
+    assert "gpu_memory_utilization" not in arguments(share, kv_tokens=planned)
+    assert arguments(share)["gpu_memory_utilization"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("method", "limits", "expected"),
+    [
+        ("None", {}, {"maxSeqLen": 2048, "maxInputLen": 2047, "maxNumTokens": 8192}),
+        # The rule below needs 9000 tokens of a step.
+        ("None", {"maxSeqLen": 9000}, {"maxInputLen": 8999, "maxNumTokens": 9000}),
+        # A draft model takes a token of each of 8 requests.
+        ("DraftTarget", {"maxSeqLen": 9000}, {"maxNumTokens": 9008}),
+        ("DraftTarget", {"maxNumTokens": 512}, {"maxSeqLen": 256}),
+        ("DraftTarget", {"maxBatchSize": 100}, {"maxNumTokens": 8292}),
+        ("Eagle3", {"maxBatchSize": 100}, {"maxNumTokens": 8192}),
+    ],
+)
+def test_open_limits_let_each_sequence_fit_into_a_step(
+    method: str, limits: dict[str, int], expected: dict[str, int]
+) -> None:
+    cr = put(vllm(method), "target.limits", limits or None)
+    assert problem(cr) == ""
+    model = backends.sized(SpeculativeModel.parse(cr), {}, 0)
+    values = model.spec.target.limits.model_dump(by_alias=True)
+    assert {name: values[name] for name in expected} == expected
 
 
 def test_fields_win_over_arguments() -> None:

@@ -25,6 +25,13 @@ from support.vllm_resources import Json, problem, put, vllm
         (
             "DraftTarget",
             "target.limits",
+            {"maxBatchSize": 16, "maxSeqLen": 8180, "maxNumTokens": 8192},
+            "limits.maxSeqLen of the target is 8180, above maxNumTokens 8192 without the 16 of "
+            "drafts, and such a sequence does not fit",
+        ),
+        (
+            "DraftTarget",
+            "target.limits",
             {"maxBatchSize": 512, "maxSeqLen": 512, "maxNumTokens": 512},
             "limits.maxNumTokens of the target is 512, and drafts of maxBatchSize 512 take 512 of "
             "them in each step: raise maxNumTokens, or lower maxBatchSize",

@@ -5,9 +5,10 @@ from functools import lru_cache
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
+from specdec.backends.footprint import Footprint
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend, Warnings
-from specdec.backends.vllm import configuration, methods, rules
+from specdec.backends.vllm import configuration, limits, memory, methods, rules
 from specdec.servers.vllm_serve.serving import OPTIONS
 from specdec.triton import vllm
 from specdec.triton.layout import RankPlan, Server
@@ -19,8 +20,13 @@ class Vllm:
 
     warnings: tuple[Warnings, ...] = (rules.warnings,)
     rules = rules.RULES
-    memory = None
     builder = None
+
+    def memory(
+        self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]
+    ) -> Mapping[str, Footprint]:
+        """The one process for each GPU, which has target, draft and heads."""
+        return memory.footprints(model, checkpoints, self.method(model))
 
     def method(self, model: SpeculativeModel) -> MethodDefinition:
         """The method of vLLM."""
@@ -39,20 +45,13 @@ class Vllm:
     def sized(
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
     ) -> SpeculativeModel:
-        """The longest prompt leaves room for one token of the answer; vLLM has no other limit."""
-        del checkpoints, gpu_mib
-        target = model.spec.target
-        if "limits" not in target.model_fields_set:
-            return model
-        limits = target.limits.model_copy(
-            update={"max_input_len": max(target.limits.max_seq_len - 1, 1)}
-        )
-        target = target.model_copy(update={"limits": limits})
-        return model.model_copy(update={"spec": model.spec.model_copy(update={"target": target})})
+        """Limits that follow from the checkpoint and the memory, where the spec has none."""
+        return limits.sized(model, checkpoints, gpu_mib, self)
 
     def repository(self, model: SpeculativeModel, facts: Facts) -> Mapping[str, str]:
         """One model with `model.json`, or the options of vLLM's own server."""
-        values = configuration.arguments(model, facts, None)
+        need = self.memory(model, facts.checkpoints).get("target")
+        values = configuration.arguments(model, facts, need.kv_per_token if need else None)
         if not rules.in_triton(model):
             return {OPTIONS: configuration.options(values)}
         instances = _instances(model)

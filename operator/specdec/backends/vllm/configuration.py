@@ -68,13 +68,15 @@ def options(values: Mapping[str, Any]) -> str:
 
 
 def _cache(model: SpeculativeModel, facts: Facts, token_bytes: int | None) -> dict[str, Any]:
-    """The key/value cache: the spec's size, else that of the memory plan, else vLLM's own."""
+    """The key/value cache: the spec's size, else that of the memory plan, else vLLM's own.
+
+    vLLM takes a percentage of all memory, so the plan's tokens state better what a percentage of
+    the free memory is.
+    """
     own = model.spec.target.kv_cache
     values: dict[str, Any] = {}
     if model.spec.target.quantization.kv_cache == "FP8":
         values["kv_cache_dtype"] = "fp8"
-    if own.memory_percent is not None:
-        return {**values, "gpu_memory_utilization": own.memory_percent / 100}
     tokens = own.max_tokens
     if tokens is not None and token_bytes is None:
         raise ValueError(
@@ -85,4 +87,6 @@ def _cache(model: SpeculativeModel, facts: Facts, token_bytes: int | None) -> di
     tokens = facts.kv_tokens.get("target") if tokens is None else tokens
     if tokens and token_bytes:
         values["kv_cache_memory_bytes"] = tokens * token_bytes
+    elif own.memory_percent is not None:
+        values["gpu_memory_utilization"] = own.memory_percent / 100
     return values

@@ -6,7 +6,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends import draft_lengths
 from specdec.backends.facts import Images
 from specdec.backends.rule import Rule, invalid
-from specdec.backends.vllm import methods
+from specdec.backends.vllm import arguments, limits, methods
 
 
 def in_triton(model: SpeculativeModel) -> bool:
@@ -17,29 +17,37 @@ def in_triton(model: SpeculativeModel) -> bool:
 def steps(model: SpeculativeModel, _: Images) -> Cause | None:
     """Without chunked context, the longest sequence fits into one step.
 
-    vLLM does not start otherwise: a request that it pauses is computed again as one prompt.
+    vLLM computes a request that it paused as one prompt. It does not start where a step is too
+    short, and with drafts it never computes such a request.
     """
-    limits = model.spec.target.limits
-    if model.spec.runtime.chunked_context or limits.max_seq_len <= limits.max_num_tokens:
+    own = limits.without_memory(model).spec.target.limits
+    taken = _taken(model)
+    if model.spec.runtime.chunked_context or own.max_seq_len <= own.max_num_tokens - taken:
         return None
+    less = f" without the {taken} of drafts" if taken else ""
     return invalid(
-        f"limits.maxSeqLen of the target is {limits.max_seq_len}, above maxNumTokens "
-        f"{limits.max_num_tokens}, and such a sequence does not fit into one step: raise "
+        f"limits.maxSeqLen of the target is {own.max_seq_len}, above maxNumTokens "
+        f"{own.max_num_tokens}{less}, and such a sequence does not fit into one step: raise "
         "maxNumTokens, or set runtime.chunkedContext to true"
     )
 
 
 def slots(model: SpeculativeModel, _: Images) -> Cause | None:
     """A step has room for tokens beside those of drafts."""
-    limits, each = model.spec.target.limits, methods.of(model).slots(model)
-    taken = each * limits.max_batch_size
-    if taken < limits.max_num_tokens:
+    own, taken = limits.without_memory(model).spec.target.limits, _taken(model)
+    if taken < own.max_num_tokens:
         return None
     return invalid(
-        f"limits.maxNumTokens of the target is {limits.max_num_tokens}, and drafts of "
-        f"maxBatchSize {limits.max_batch_size} take {taken} of them in each step: raise "
+        f"limits.maxNumTokens of the target is {own.max_num_tokens}, and drafts of "
+        f"maxBatchSize {own.max_batch_size} take {taken} of them in each step: raise "
         "maxNumTokens, or lower maxBatchSize"
     )
+
+
+def _taken(model: SpeculativeModel) -> int:
+    """Tokens of a step that a full batch takes for its drafts."""
+    batch = limits.without_memory(model).spec.target.limits.max_batch_size
+    return methods.of(model).slots(model) * batch
 
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
@@ -47,4 +55,10 @@ def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     return methods.of(model).warnings(model)
 
 
-RULES: tuple[Rule, ...] = (steps, draft_lengths.required, slots, draft_lengths.by_load)
+RULES: tuple[Rule, ...] = (
+    arguments.checked,
+    slots,
+    steps,
+    draft_lengths.required,
+    draft_lengths.by_load,
+)
