@@ -22,6 +22,12 @@ class CheckpointFacts(SectionModel):
 
     Sizes are in elements, positions and limits in tokens, hashes in hex digits. `heads` and
     `kv_heads` count attention heads, and `num_heads` counts Medusa heads.
+
+    A model whose layers are of several kinds has `full_layers` that keep all keys and values,
+    `window_layers` that keep those of a window (in tokens), with other heads if stated, and
+    `state_layers` that keep `state_size` elements of a sequence in all. `unplanned_caches` names
+    what keeps the size of the cache unknown. Heads may name their target (`verifier`) and have
+    the files of another library (`layout`).
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -38,6 +44,8 @@ class CheckpointFacts(SectionModel):
     target_layers: Size | None = None
     captured_layers: Size | None = None
     last_target_layer: Size | None = None
+    verifier: Text | None = None
+    layout: Text | None = None
     intermediate_size: Size | None = None
     layers: Size | None = None
     heads: Size | None = None
@@ -49,14 +57,27 @@ class CheckpointFacts(SectionModel):
     expert_size: Size | None = None
     expert_parameters: Size | None = None
     cache_width: Size | None = None
+    index_head_dim: Size | None = None
+    rotary_dim: Size | None = None
+    full_layers: Size | None = None
+    window_layers: Size | None = None
+    window: Size | None = None
+    window_kv_heads: Size | None = None
+    window_head_dim: Size | None = None
+    state_layers: Size | None = None
+    state_size: Size | None = None
+    unplanned_caches: Text | None = None
     dtype: Text | None = None
     parameters: Size | None = None
     tie_embeddings: bool | None = None
     quantization: Text | None = None
+    quantizes_experts_only: bool | None = None
     tokenizer: Text | None = None
     tokenizer_file: Text | None = None
     sentence_piece: Text | None = None
     eos: Id | None = None
+    # JSON has lists only.
+    end_tokens: Annotated[tuple[Id, ...], Field(strict=False)] | None = None
     bos: Id | None = None
     pad: Id | None = None
     chat_template: Text | None = None

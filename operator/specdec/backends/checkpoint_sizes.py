@@ -42,7 +42,9 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
     """
     facts = checkpoint.facts
     vocab, hidden, layers, heads = facts.vocab_size, facts.hidden_size, facts.layers, facts.heads
-    if not (vocab and hidden and layers and heads) or _is_absurd(facts):
+    if not (vocab and hidden and layers and heads) or facts.unplanned_caches:
+        return None
+    if _is_absurd(facts):
         return None
     kv_heads = facts.kv_heads or heads
     head_dim = facts.head_dim or hidden // heads

@@ -5,14 +5,14 @@ configuration files and tensor headers only, and never execute a pickle.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
-from specdec.jobs import checkpoint_config, weights
+from specdec.api.checkpoint_facts import CheckpointFacts
+from specdec.jobs import checkpoint_config, configuration_facts, weights
 from specdec.jobs.checkpoint_config import Config, number, optional_number, section, short_text
+from specdec.jobs.model_keys import count, keys, value
 from specdec.jobs.weights import Shapes, corrupt
 
 # `<head>.<layer>.linear.weight` is a residual block of a Medusa head, `<head>.<layer>.weight`
@@ -23,6 +23,8 @@ _MOST_LAYERS = 10_000
 # Head and layer of each residual block of Medusa.
 Blocks = Sequence[tuple[int, int]]
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
+# Without a sign in the configuration, only tensors distinguish heads of EAGLE-1 and Medusa.
+_MEDUSA, _EAGLE, _DSPARK = "Medusa", "Eagle", "DSpark"
 
 
 def heads(folder: Path) -> CheckpointFacts:
@@ -34,66 +36,73 @@ def heads(folder: Path) -> CheckpointFacts:
     config = checkpoint_config.read(folder, "config.json")
     tensors, names = _tensors(folder)
     blocks = [(int(m[1]), int(m[2])) for name in names if (m := _BLOCK.fullmatch(name))]
-    form = _MEDUSA if blocks else _form(config)
-    facts = CheckpointFacts(
-        architecture=checkpoint_config.architecture(config),
-        layers=optional_number(config, form.layers),
-        heads=optional_number(config, "num_attention_heads"),
-        kv_heads=optional_number(config, "num_key_value_heads"),
-        parameters=weights.parameters(tensors) or None,
+    method = _MEDUSA if blocks else _method(config) or _EAGLE
+    facts = _stated(config, method).updated(
+        CheckpointFacts(parameters=weights.parameters(tensors) or None)
     )
-    facts = facts.updated(_configuration(config, form))
-    return facts.updated(form.facts(config, tensors, blocks))
+    return facts.updated(_medusa(config, tensors, blocks)) if "blocks" in _row(method) else facts
 
 
-def heads_configuration(folder: Path) -> CheckpointFacts:
+def stated(config: Config) -> CheckpointFacts:
     """The facts of draft heads that do not depend on their tensors.
 
-    Raises:
-        JobError: CheckpointCorrupt: no configuration.
+    Without tensors the method is None for heads of EAGLE-1 or Medusa whose configuration does not
+    show it.
     """
-    config = checkpoint_config.read(folder, "config.json")
-    form = _form(config)
-    return _configuration(config, form) if form.by_configuration else NO_FACTS
+    return _stated(config, _method(config))
 
 
-def _configuration(config: Config, form: "_Form") -> CheckpointFacts:
-    facts = CheckpointFacts(
-        method=form.method,
-        hidden_size=optional_number(config, "hidden_size"),
-        vocab_size=optional_number(config, "vocab_size"),
-        # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
-        target_hidden_size=optional_number(config, "target_hidden_size"),
-        draft_vocab_size=optional_number(config, "draft_vocab_size"),
+def _stated(config: Config, method: str | None) -> CheckpointFacts:
+    row, layers = _row(method), _layer_ids(config)
+    verifier = short_text(_first(config, "verifier"))
+    facts = configuration_facts.checkpoint(config)
+    if "layers" in row:
+        facts = facts.updated(CheckpointFacts(layers=optional_number(config, row["layers"])))
+    return facts.updated(
+        CheckpointFacts(
+            method=method,
+            # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
+            target_hidden_size=optional_number(config, "target_hidden_size"),
+            draft_vocab_size=optional_number(config, "draft_vocab_size"),
+            block_size=count(_first(config, "block_size")) or None,
+            mask_token=count(_first(config, "mask_token")),
+            target_layers=optional_number(config, "num_target_layers"),
+            captured_layers=len(layers) or None,
+            last_target_layer=max(layers, default=None),
+            verifier=verifier if verifier and verifier.isprintable() else None,
+            layout="speculators" if "speculators_model_type" in config else None,
+        )
     )
-    return facts.updated(block_draft(config))
 
 
-def block_draft(config: Config) -> CheckpointFacts:
-    """The facts of a draft that proposes a block of tokens from hidden states of the target.
+def _row(method: str | None) -> Config:
+    """What the table has about heads of a method."""
+    rows: Iterator[Config] = (row for row in keys()["heads"] if row["method"] == method)
+    return next(rows, {})
 
-    Other heads have none.
-    """
-    form = _form(config)
-    if not form.reads_target:
-        return NO_FACTS
-    own = section(config, "dflash_config")
-    stated = own.get("target_layer_ids")
-    layers = [each for each in stated if _is_layer(each)] if isinstance(stated, list) else []
-    heads, hidden = (
-        optional_number(config, key) or 0 for key in ("num_attention_heads", "hidden_size")
-    )
-    mask = optional_number(own, "mask_token_id")
-    return CheckpointFacts(
-        method=form.method,
-        head_dim=optional_number(config, "head_dim") or (hidden // heads if heads else None),
-        max_position=optional_number(config, "max_position_embeddings"),
-        block_size=optional_number(config, "block_size"),
-        mask_token=optional_number(config, "mask_token_id") if mask is None else mask,
-        target_layers=optional_number(config, "num_target_layers"),
-        captured_layers=len(layers) or None,
-        last_target_layer=max(layers, default=None),
-    )
+
+def _method(config: Config) -> str | None:
+    """The method that a configuration shows; None for EAGLE-1 and Medusa without a sign of it."""
+    architecture = checkpoint_config.architecture(config)
+    kind = config.get("speculators_model_type")
+    for row in keys()["heads"]:
+        named = row.get("architecture", "\n") in architecture
+        if named or row.get("key") in config or (kind and kind == row.get("speculators")):
+            return _DSPARK if row.get("reads") and _is_dspark(config) else row["method"]
+    # Another method names itself in the class of its drafts.
+    own = architecture.removesuffix("DraftModel")
+    return own if own not in (architecture, "") else None
+
+
+def _first(config: Config, name: str) -> Any:
+    """The value of the first of the keys of a fact about heads."""
+    stated = (value(config, key) for key in keys()["head_keys"][name])
+    return next((each for each in stated if each is not None), None)
+
+
+def _layer_ids(config: Config) -> list[int]:
+    stated = _first(config, "layer_ids")
+    return [each for each in stated if _is_layer(each)] if isinstance(stated, list) else []
 
 
 def _is_layer(value: object) -> bool:
@@ -168,48 +177,6 @@ def _medusa(config: Config, tensors: Shapes, blocks: Blocks) -> CheckpointFacts:
         vocab_size=vocabulary,
         hidden_size=hidden,
     )
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How the heads of a method are stored.
-
-    Attributes:
-        method: whose heads they are.
-        layers: the key of the number of layers.
-        facts: what the tensors of such heads show.
-        by_configuration: the configuration alone shows the method.
-        reads_target: they propose a block of tokens from hidden states of the target.
-    """
-
-    method: str
-    layers: str = "num_hidden_layers"
-    facts: Callable[[Config, Shapes, Blocks], CheckpointFacts] = lambda *_: NO_FACTS
-    by_configuration: bool = True
-    reads_target: bool = False
-
-
-# Only tensors distinguish heads of EAGLE from those of Medusa.
-_MEDUSA = _Form("Medusa", "medusa_num_layers", _medusa, by_configuration=False)
-_EAGLE = _Form("Eagle", by_configuration=False)
-_RE_DRAFTER, _EAGLE3 = _Form("ReDrafter", "num_draft_layers"), _Form("Eagle3")
-_DFLASH, _DSPARK = _Form("DFlash", reads_target=True), _Form("DSpark", reads_target=True)
-
-
-def _form(config: Config) -> _Form:
-    """The form of heads by their configuration."""
-    architecture = checkpoint_config.architecture(config)
-    if "medusa_num_heads" in config:
-        return _MEDUSA
-    if "num_draft_layers" in config:
-        return _RE_DRAFTER
-    if _is_dspark(config):
-        return _DSPARK
-    if "dflash_config" in config or _DFLASH.method in architecture:
-        return _DFLASH
-    if "draft_vocab_size" in config or _EAGLE3.method in architecture:
-        return _EAGLE3
-    return _EAGLE
 
 
 def _is_dspark(config: Config) -> bool:

@@ -1,78 +1,152 @@
-"""Facts about experts, attention and quantization that a checkpoint's `config.json` states.
+"""The one reader of a checkpoint's `config.json`.
 
-The fetch Job (`inspection`) and `specdec plan --checkpoint ROLE=config.json` both read them here,
-so that a plan on a workstation knows what the operator will know.
+The fetch Job (`inspection`) and `specdec plan --checkpoint ROLE=config.json` both read it here,
+so that a plan on a workstation knows what the operator will know. `model_keys.yaml` has the keys
+of each family.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from specdec.api.checkpoint_facts import CheckpointFacts
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
+from specdec.jobs import checkpoint_config, layer_facts
 from specdec.jobs.checkpoint_config import (
     INTEGER_LIMIT,
     Config,
-    number,
     optional_number,
     section,
     short_text,
 )
+from specdec.jobs.model_keys import count, first, keys, language_model, size
 
 # A larger number of positions is no length of a context; scaled, it would exceed 64 bits.
 _POSITIONS_LIMIT = 2**48
-# Names of one number in the configurations of different model families, the usual name first.
-_EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token")
-_EXPERTS_PER_TOKEN_OLDER = ("num_selected_experts", "moe_topk", "moe_top_k", "moe_k")
-_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-_SHARED_EXPERTS = ("n_shared_experts", "num_shared_experts")
+_NONE: Config = {}
 
 
-def facts(config: Config) -> CheckpointFacts:
-    """The facts about experts, multi-token prediction and multi-head latent attention.
-
-    With that attention, `head_dim` is the width of a query; it is None for any other.
-    """
-    return CheckpointFacts(
-        next_token_layers=optional_number(config, "num_nextn_predict_layers"),
-        experts_per_token=_first(config, (*_EXPERTS_PER_TOKEN, *_EXPERTS_PER_TOKEN_OLDER)),
-        shared_experts=_first(config, _SHARED_EXPERTS),
-        expert_size=_first(config, ("moe_intermediate_size",)),
-        expert_parameters=_expert_parameters(config),
-        cache_width=_sum(config, "kv_lora_rank", "qk_rope_head_dim"),
-        head_dim=_query_width(config) or None,
-    )
-
-
-def positions(config: Config) -> int:
-    """The context length in tokens, after rotary scaling.
-
-    Raises:
-        JobError: CheckpointCorrupt: it is not stated, or no positive number.
-    """
-    length, scaling = number(config, "max_position_embeddings"), section(config, "rope_scaling")
-    kind = scaling.get("rope_type") or scaling.get("type")
-    factor = scaling.get("factor")
-    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
-        return length
-    original = optional_number(scaling, "original_max_position_embeddings")
-    if max(length, original or 0) >= _POSITIONS_LIMIT:
-        return length
-    if original is not None:
-        return max(length, int(original * factor))
-    # With these two types, max_position_embeddings states the length before scaling.
-    return int(length * factor) if kind in ("linear", "dynamic") else length
-
-
-def quantization(config: Config, modelopt: Config) -> str | None:
-    """The quantization of the weights, under the name that the quantization tool wrote.
+def checkpoint(config: Config, modelopt: Config = _NONE) -> CheckpointFacts:
+    """The facts that config.json states; a size that it does not state is None.
 
     Args:
         config: of `config.json`.
         modelopt: the section `quantization` of `hf_quant_config.json`; empty without the file.
+
+    Raises:
+        JobError: CheckpointCorrupt: a size is anything but a positive number.
     """
-    own = section(config, "quantization_config")
-    return short_text(modelopt.get("quant_algo")) or short_text(
-        own.get("quant_algo") or own.get("quant_method")
+    own = language_model(config)
+    heads, hidden = size(own, "heads"), size(own, "hidden_size")
+    width = size(own, "head_dim") or (max(1, hidden // heads) if heads and hidden else None)
+    longest, dtype = positions(own), own.get("dtype") or own.get("torch_dtype")
+    layers = size(own, "layers")
+    facts = CheckpointFacts(
+        architecture=checkpoint_config.architecture(own),
+        vocab_size=size(own, "vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=first(own, "intermediate_size"),
+        layers=layers,
+        heads=heads,
+        kv_heads=first(own, "full_kv_heads") or size(own, "kv_heads") or heads,
+        head_dim=first(own, "full_head_dim") or width,
+        rotary_dim=_rotary_width(own, width),
+        max_position=longest,
+        dtype=str(dtype).removeprefix("torch.")[:16] if dtype else None,
+        tie_embeddings=own.get("tie_word_embeddings") is True,
+        quantization=quantization(own, modelopt),
+        quantizes_experts_only=_quantizes_experts_only(own, modelopt) or None,
     )
+    facts = facts.updated(layer_facts.facts(own, layers, longest) if layers else NO_FACTS)
+    return facts.updated(_experts_and_attention(own))
+
+
+def _experts_and_attention(own: Config) -> CheckpointFacts:
+    """The facts about experts, multi-token prediction and multi-head latent attention.
+
+    With that attention, `head_dim` is the width of a query; it is None for any other.
+    """
+    experts = first(own, "experts")
+    return CheckpointFacts(
+        next_token_layers=first(own, "next_token_layers"),
+        experts_per_token=first(own, "experts_per_token"),
+        shared_experts=_shared_experts(own) or None,
+        expert_size=first(own, "expert_size") if experts else None,
+        expert_parameters=_expert_parameters(own),
+        cache_width=_sum(own, "kv_lora_rank", "qk_rope_head_dim"),
+        index_head_dim=first(own, "index_head_dim"),
+        head_dim=_query_width(own),
+    )
+
+
+def positions(own: Config) -> int | None:
+    """The context length in tokens, after rotary scaling; None if it is not stated.
+
+    Raises:
+        JobError: CheckpointCorrupt: it is no positive number.
+    """
+    length, scaling, table = size(own, "max_position"), _rotary(own), keys()["rotary"]
+    kind = scaling.get("rope_type") or scaling.get("type")
+    original = optional_number(scaling, "original_max_position_embeddings")
+    factor = scaling.get("factor")
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1024:
+        return length or original
+    if max(length or 0, original or 0) >= _POSITIONS_LIMIT:
+        return length
+    if original is not None:
+        return max(length or 0, int(original * factor))
+    scaled = kind not in table["unscaled"] or own.get("model_type") in table["scaled_models"]
+    return length if scaled or length is None else int(length * factor)
+
+
+def _rotary(own: Config) -> dict[str, Any]:
+    """The scaling of rotary positions; with one for each kind of layer, that of full attention."""
+    stated = section(own, "rope_parameters") or section(own, "rope_scaling")
+    by_kind = {kind: value for kind, value in stated.items() if isinstance(value, dict)}
+    if not by_kind or "rope_type" in stated or "type" in stated:
+        return stated
+    return by_kind.get("full_attention") or next(iter(by_kind.values()))
+
+
+def _rotary_width(own: Config, width: int | None) -> int | None:
+    """The elements of a head that are rotated; None where it is all of them."""
+    share = _rotary(own).get("partial_rotary_factor") or own.get("partial_rotary_factor")
+    if width is None or isinstance(share, bool) or not isinstance(share, int | float):
+        return None
+    return int(width * share) if 0 < share < 1 else None
+
+
+def quantization(own: Config, modelopt: Config) -> str | None:
+    """The quantization of the weights, under the name that the quantization tool wrote.
+
+    compressed-tensors and GPTQ name the tool alone: there it is the number format.
+    """
+    stated = section(own, "quantization_config") or section(own, "compression_config")
+    method = short_text(stated.get("quant_method"))
+    algorithm = (
+        short_text(modelopt.get("quant_algo"))
+        or short_text(stated.get("quant_algo"))
+        or short_text(section(stated, "quantization").get("quant_algo"))
+    )
+    if algorithm or not (stated or method):
+        return algorithm
+    groups = section(stated, "config_groups").values()
+    weights = next((section(g, "weights") for g in groups if isinstance(g, dict)), {})
+    bits = optional_number(weights, "num_bits") or optional_number(stated, "bits")
+    if not weights:
+        return f"{method}-{bits}bit" if method and bits and bits != 4 else method
+    if weights.get("type") != "float":
+        return f"int{bits}"
+    if bits == 4:
+        return "mxfp4" if optional_number(weights, "group_size") == 32 else "nvfp4"
+    return f"fp{bits}"
+
+
+def _quantizes_experts_only(own: Config, modelopt: Config) -> bool:
+    """Whether the modules that quantization leaves out are those of attention."""
+    if not first(own, "experts"):
+        return False
+    stated = section(own, "quantization_config") or section(own, "compression_config")
+    lists = [place.get(key) for place in (stated, modelopt) for key in keys()["excluded"]]
+    return any("attn" in str(name) for names in lists if isinstance(names, list) for name in names)
 
 
 def parameters(config: Config) -> int | None:
@@ -81,80 +155,81 @@ def parameters(config: Config) -> int | None:
     None for a dense model, and where a width is not stated. Norms, biases and routers are left
     out: they are far below one percent.
     """
-    sizes = {
-        name: optional_number(config, key) or 0
-        for name, key in (
-            ("vocab", "vocab_size"),
-            ("hidden", "hidden_size"),
-            ("layers", "num_hidden_layers"),
-            ("intermediate", "intermediate_size"),
-        )
-    }
-    experts = _first(config, _EXPERTS)
-    width = _first(config, ("moe_intermediate_size",)) or sizes["intermediate"]
-    attention = _attention(config, sizes["hidden"])
-    if not experts or not width or not attention or not all(sizes.values()):
+    own = language_model(config)
+    vocab, hidden, layers = (first(own, fact) for fact in ("vocab_size", "hidden_size", "layers"))
+    experts, width, attention = _expert_parameters(own), first(own, "expert_size"), 0
+    if vocab and hidden and layers and experts and width:
+        attention = _attention(own, hidden)
+    if not (vocab and hidden and layers and experts and width and attention):
         return None
-    dense, mixed = _layers(config)
-    shared = _first(config, _SHARED_EXPERTS) or 0
-    feed_forward = dense * sizes["intermediate"] + mixed * (experts + shared) * width
-    tied = config.get("tie_word_embeddings") is True
-    ends = sizes["vocab"] * sizes["hidden"] * (1 if tied else 2)
-    total = (dense + mixed) * attention + 3 * sizes["hidden"] * feed_forward + ends
+    dense, mixed = _layers(own)
+    feed_forward = dense * (first(own, "intermediate_size") or width)
+    feed_forward += mixed * (_shared_experts(own) or 0) * width
+    ends = vocab * hidden * (1 if own.get("tie_word_embeddings") is True else 2)
+    total = (dense + mixed) * attention + 3 * hidden * feed_forward + experts + ends
     return total if total < INTEGER_LIMIT else None
 
 
-def _layers(config: Config) -> tuple[int, int]:
+def _shared_experts(own: Config) -> int:
+    """Experts of the usual width that every token passes."""
+    width, usual = first(own, "shared_width"), first(own, "expert_size")
+    return -(-width // usual) if width and usual else first(own, "shared_experts") or 0
+
+
+def _layers(own: Config) -> tuple[int, int]:
     """The numbers of dense layers and of layers with experts."""
-    layers = optional_number(config, "num_hidden_layers") or 0
-    dense = min(optional_number(config, "first_k_dense_replace") or 0, layers)
+    layers = first(own, "layers") or 0
+    dense = max([min(first(own, "dense_layers") or 0, layers), *_listed_dense(own, layers)])
+    mixed = (layers - dense) // (first(own, "expert_interval") or 1)
     # A layer that predicts a further token is a whole layer with experts.
-    return dense, layers - dense + (optional_number(config, "num_nextn_predict_layers") or 0)
+    return layers - mixed, mixed + (first(own, "next_token_layers") or 0)
 
 
-def _expert_parameters(config: Config) -> int | None:
+def _listed_dense(own: Config, layers: int) -> Iterator[int]:
+    """The number of dense layers in each list that has one entry for each layer."""
+    for key, entry in (("moe_layer_freq", 0), ("mlp_layer_types", "dense")):
+        stated = own.get(key)
+        if isinstance(stated, list):
+            yield min(stated.count(entry), layers)
+    listed = own.get("mlp_only_layers")
+    yield min(len(listed), layers) if isinstance(listed, list) else 0
+
+
+def _expert_parameters(own: Config) -> int | None:
     """Parameters of all routed experts; None for a dense model, or if a width is not stated."""
-    experts = _first(config, _EXPERTS) or 0
-    width = _first(config, ("moe_intermediate_size", "intermediate_size")) or 0
-    hidden = optional_number(config, "hidden_size") or 0
-    _, mixed = _layers(config)
-    total = 3 * hidden * mixed * experts * width
+    sizes = [first(own, fact) or 0 for fact in ("experts", "expert_size", "hidden_size")]
+    _, mixed = _layers(own)
+    total = 3 * mixed * sizes[0] * sizes[1] * sizes[2]
     return total if 0 < total < INTEGER_LIMIT else None
 
 
-def _attention(config: Config, hidden: int) -> int:
+def _attention(own: Config, hidden: int) -> int:
     """Parameters of one layer's attention; 0 where a size is not stated."""
-    heads = optional_number(config, "num_attention_heads") or 0
-    query = _query_width(config)
+    heads = first(own, "heads") or 0
+    query = _query_width(own)
     if query:
-        rank, rope = (
-            optional_number(config, k) or 0 for k in ("kv_lora_rank", "qk_rope_head_dim")
+        rank, rope, value, down = (
+            count(own.get(key)) or 0
+            for key in ("kv_lora_rank", "qk_rope_head_dim", "v_head_dim", "q_lora_rank")
         )
-        value = optional_number(config, "v_head_dim") or 0
-        down = optional_number(config, "q_lora_rank")
         queries = down * (hidden + heads * query) if down else hidden * heads * query
-        keys = hidden * (rank + rope) + rank * heads * (query - rope + value)
-        return queries + keys + heads * value * hidden
-    kv_heads = optional_number(config, "num_key_value_heads") or heads
-    width = optional_number(config, "head_dim") or (hidden // heads if heads else 0)
+        latent = hidden * (rank + rope) + rank * heads * (query - rope + value)
+        return queries + latent + heads * value * hidden
+    kv_heads = first(own, "kv_heads") or heads
+    width = first(own, "head_dim") or (hidden // heads if heads else 0)
     return 2 * hidden * width * (heads + kv_heads)
 
 
-def _query_width(config: Config) -> int | None:
+def _query_width(own: Config) -> int | None:
     """The width of a query of multi-head latent attention; None for any other attention."""
-    if not optional_number(config, "kv_lora_rank"):
+    if not optional_number(own, "kv_lora_rank"):
         return None
-    return _sum(config, "qk_nope_head_dim", "qk_rope_head_dim")
+    return _sum(own, "qk_nope_head_dim", "qk_rope_head_dim")
 
 
-def _sum(config: Config, *keys: str) -> int | None:
+def _sum(own: Config, *names: str) -> int | None:
     """The sum of several numbers; None unless all are stated."""
-    values = [optional_number(config, key) for key in keys]
+    values = [optional_number(own, name) for name in names]
     known = [value for value in values if value]
     total = sum(known)
     return total if len(known) == len(values) and total < INTEGER_LIMIT else None
-
-
-def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    """The first of several names that has a number."""
-    return next((value for key in keys if (value := optional_number(config, key))), None)

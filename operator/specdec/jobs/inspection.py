@@ -19,7 +19,7 @@ from specdec.jobs import (
     weights,
 )
 from specdec.jobs.artifact_kind import ArtifactKind
-from specdec.jobs.checkpoint_config import number, optional_number, section
+from specdec.jobs.checkpoint_config import Config, section
 from specdec.jobs.result import JobError
 from specdec.jobs.weights import corrupt
 
@@ -55,8 +55,31 @@ def configuration(folder: Path, kind: ArtifactKind) -> CheckpointFacts:
         return NO_FACTS
     if kind is ArtifactKind.HEADS:
         with _refused():
-            return artifact_inspection.heads_configuration(folder)
+            return artifact_inspection.stated(checkpoint_config.read(folder, "config.json"))
     return inspect(folder, ArtifactKind.WITHOUT_WEIGHTS)
+
+
+def stated(config: Config, kind: ArtifactKind, beside: Path | None) -> CheckpointFacts:
+    """The facts that a configuration states, without the weights.
+
+    Args:
+        config: of `config.json`.
+        kind: of the artifact; an engine has no such facts.
+        beside: the folder with its other small files; None without one.
+
+    Raises:
+        JobError: CheckpointCorrupt.
+    """
+    with _refused():
+        if kind is ArtifactKind.ENGINE:
+            return NO_FACTS
+        if kind is ArtifactKind.HEADS:
+            return artifact_inspection.stated(config)
+        facts = configuration_facts.checkpoint(config, _modelopt(beside) if beside else {})
+        known = beside is not None and tokenizer_facts.exist(beside)
+        if beside is None or not known:
+            return facts.updated(tokenizer_facts.special(config))
+        return facts.updated(tokenizer_facts.facts(beside, config))
 
 
 @contextmanager
@@ -80,22 +103,7 @@ def _checkpoint(folder: Path) -> CheckpointFacts:
 
 def _without_weights(folder: Path) -> CheckpointFacts:
     config = checkpoint_config.read(folder, "config.json")
-    heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
-    facts = CheckpointFacts(
-        architecture=checkpoint_config.architecture(config),
-        vocab_size=number(config, "vocab_size"),
-        hidden_size=hidden,
-        intermediate_size=optional_number(config, "intermediate_size"),
-        layers=number(config, "num_hidden_layers"),
-        heads=heads,
-        kv_heads=number(config, "num_key_value_heads", heads),
-        head_dim=number(config, "head_dim", max(1, hidden // heads)),
-        max_position=configuration_facts.positions(config),
-        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32")[:16],
-        tie_embeddings=config.get("tie_word_embeddings") is True,
-        quantization=configuration_facts.quantization(config, _modelopt(folder)),
-    )
-    facts = facts.updated(configuration_facts.facts(config))
+    facts = configuration_facts.checkpoint(config, _modelopt(folder))
     return facts.updated(tokenizer_facts.facts(folder, config))
 
 

@@ -12,10 +12,15 @@ from typing import Any
 
 from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.jobs import checkpoint_config
+from specdec.jobs.checkpoint_config import Config
+from specdec.jobs.model_keys import language_model
 from specdec.jobs.weights import corrupt
 
 _HASH_DIGITS = 12
 _TOKEN_ID_LIMIT = 2**31
+# Published models have up to five.
+_MOST_END_TOKENS = 16
+_NONE: Config = {}
 
 
 def facts(folder: Path, config: Mapping[str, Any]) -> CheckpointFacts:
@@ -33,10 +38,29 @@ def facts(folder: Path, config: Mapping[str, Any]) -> CheckpointFacts:
         tokenizer=tokenizer_hash(folder) if json_file or model_hash is None else model_hash,
         tokenizer_file="tokenizer.json" if json_file else "tokenizer.model",
         sentence_piece=model_hash,
-        eos=_token(folder, config, "eos_token_id"),
-        bos=_token(folder, config, "bos_token_id"),
-        pad=_token(folder, config, "pad_token_id"),
         chat_template=_template(folder),
+    ).updated(special(config, checkpoint_config.optional(folder, "generation_config.json")))
+
+
+def exist(folder: Path) -> bool:
+    """Whether a folder has a tokenizer."""
+    return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model"))
+
+
+def special(config: Config, generation: Config = _NONE) -> CheckpointFacts:
+    """The special tokens of config.json, or else of generation_config.json.
+
+    Each of the two may list several end tokens. A runtime stops at all of them.
+    """
+    own = language_model(config)
+    ids = {
+        key: [_ids(own.get(f"{key}_token_id")), _ids(generation.get(f"{key}_token_id"))]
+        for key in ("eos", "bos", "pad")
+    }
+    one = {key: next((i for stated in lists for i in stated), None) for key, lists in ids.items()}
+    ends = sorted({i for stated in ids["eos"] for i in stated})[:_MOST_END_TOKENS]
+    return CheckpointFacts(
+        eos=one["eos"], bos=one["bos"], pad=one["pad"], end_tokens=tuple(ends) or None
     )
 
 
@@ -66,16 +90,11 @@ def _definition(tokenizer: dict[str, Any]) -> list[Any]:
     return [model.get("vocab"), merges, sorted(added, key=lambda token: str(token[0]))]
 
 
-def _token(folder: Path, config: Mapping[str, Any], key: str) -> int | None:
-    """A token id of config.json, or else of generation_config.json; the first of a list."""
-    value = config.get(key)
-    if value is None:
-        value = checkpoint_config.optional(folder, "generation_config.json").get(key)
-    if isinstance(value, list):
-        value = value[0] if value else None
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if abs(value) < _TOKEN_ID_LIMIT else None
+def _ids(stated: object) -> list[int]:
+    """The valid token ids of a value or of a list."""
+    listed = stated if isinstance(stated, list) else [stated]
+    whole = [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
+    return [each for each in whole if abs(each) < _TOKEN_ID_LIMIT]
 
 
 def _template(folder: Path) -> str | None:

@@ -196,7 +196,7 @@ NEITHER: dict[str, Any] = {
         f"checks.{name}": "Disabled"
         for name in ("tokenizer", "vocabulary", "specialTokens", "heads")
     },
-    **{f"checks.{name}": "Enforce" for name in ("chatTemplate", "contextLength")},
+    **{f"checks.{name}": "Enforce" for name in ("chatTemplate", "contextLength", "architecture")},
     "checks.memory": "Warn",
     "verification.mode": "Gate",
     "verification.promptsConfigMapRef": {"name": "prompts"},

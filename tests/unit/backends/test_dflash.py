@@ -80,6 +80,7 @@ def test_fetch_job_reads_the_facts_of_a_draft(tmp_path: Path) -> None:
         **DRAFT,
         "architecture": "DFlashDraftModel",
         "parameters": 32,
+        "tieEmbeddings": False,
     }
 
 
@@ -91,7 +92,8 @@ def test_configuration_is_judged_before_weights(tmp_path: Path) -> None:
 
 
 def test_plan_reads_the_same_facts_from_the_configuration(tmp_path: Path) -> None:
-    facts = dry_run_configuration.facts(files(tmp_path, **{"config.json": QWEN3})).shown()
+    folder = files(tmp_path, **{"config.json": QWEN3})
+    facts = dry_run_configuration.facts(folder, ArtifactKind.HEADS).shown()
 
     assert {name: facts[name] for name in DRAFT} == DRAFT
 
@@ -109,7 +111,7 @@ def test_plan_reads_the_same_facts_from_the_configuration(tmp_path: Path) -> Non
         ({"architectures": ["Qwen3ForCausalLM"]}, "DFlash"),
         # An id of a block draft is no reason to fail.
         ({"dflash_config": {"target_layer_ids": ["a", True, -1, 10**9]}}, "DFlash"),
-        ({"dflash_config": [], "head_dim": 0, "num_attention_heads": 0}, "DFlash"),
+        ({"dflash_config": []}, "DFlash"),
     ],
 )
 def test_draft_of_dspark_is_not_one_of_dflash(tmp_path: Path, change: Json, expected: str) -> None:
@@ -139,7 +141,8 @@ def test_draft_of_dspark_is_not_one_of_dflash(tmp_path: Path, change: Json, expe
 def test_draft_is_compared_with_the_target(
     change: Json, target: Json, expected: list[str]
 ) -> None:
-    model = SpeculativeModel.parse(pytorch("DFlash", "1.3.0"))
+    enforced = put(pytorch("DFlash", "1.3.0"), "checks", {"architecture": "Enforce"})
+    model = SpeculativeModel.parse(enforced)
     facts = {"target": {**TARGET, **target}, "heads": {**DRAFT, **change}}
 
     refused = compatibility.judge(model, by_role(facts)).refused

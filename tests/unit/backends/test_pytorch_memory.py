@@ -34,7 +34,7 @@ def mixture(**more: Any) -> Checkpoint:
         "kvHeads": 4,
         "headDim": 128,
         "parameters": configuration_facts.parameters(QWEN3_MOE),
-        **configuration_facts.facts(QWEN3_MOE).shown(),
+        **configuration_facts.checkpoint(QWEN3_MOE).shown(),
         **more,
     }
     return Checkpoint("target", "a" * 64, "", 61 * 10**9, stated(facts))

@@ -32,6 +32,7 @@ def test_sizes_are_read_with_the_fetch_jobs_names(tmp_path: Path) -> None:
         "layers": 32,
         "heads": 32,
         "kvHeads": 8,
+        "headDim": 128,
         "tieEmbeddings": False,
     }
 
@@ -42,10 +43,10 @@ def test_sizes_are_read_with_the_fetch_jobs_names(tmp_path: Path) -> None:
         ("", "not a valid config.json"),
         ("\xff", "not a valid config.json"),
         ("[]", "not a JSON object"),
-        ('{"hidden_size": 0}', "hidden_size is '0'"),
-        ('{"hidden_size": true}', "hidden_size is 'True'"),
-        ('{"hidden_size": "4096"}', "hidden_size is '4096'"),
-        ('{"hidden_size": 1e999}', "hidden_size is 'inf'"),
+        ('{"hidden_size": 0}', "hidden_size in config.json is '0'"),
+        ('{"hidden_size": true}', "hidden_size in config.json is 'True'"),
+        ('{"hidden_size": "4096"}', "hidden_size in config.json is '4096'"),
+        ('{"hidden_size": 1e999}', "hidden_size in config.json is 'inf'"),
         ('{"vocab_size": 99999999999999999999}', "vocab_size"),
     ],
 )

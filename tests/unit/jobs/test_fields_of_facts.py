@@ -15,9 +15,23 @@ from unit.mixtures import DEEPSEEK_R1
 
 CHECKPOINT: dict[str, Any] = {
     "config.json": config(
-        **DEEPSEEK_R1,
-        bos_token_id=1,
-        pad_token_id=2,
+        **{
+            **DEEPSEEK_R1,
+            "bos_token_id": 1,
+            "pad_token_id": 2,
+            "index_head_dim": 128,
+            "partial_rotary_factor": 0.5,
+            "quantization_config": {"quant_method": "fp8", "ignore": ["self_attn"]},
+            "layer_types": ["full_attention", "sliding_attention", "linear_attention"],
+            "sliding_window": 16,
+            "swa_num_key_value_heads": 2,
+            "swa_head_dim": 8,
+            "linear_num_key_heads": 1,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 4,
+            "linear_value_head_dim": 4,
+            "linear_conv_kernel_dim": 4,
+        }
     ),
     "tokenizer.model": b"piece",
     "chat_template.jinja": b"{{ messages }}",
@@ -28,14 +42,21 @@ BLOCK_DRAFT = {
     "num_target_layers": 36,
     "dflash_config": {"mask_token_id": 3, "target_layer_ids": [1, 33]},
 }
-EAGLE3 = {**config(), "target_hidden_size": 8, "draft_vocab_size": 2}
+EAGLE3 = {
+    **config(),
+    "target_hidden_size": 8,
+    "draft_vocab_size": 2,
+    "speculators_model_type": "eagle3",
+    "speculators_config": {"verifier": {"name_or_path": "acme/model"}},
+}
 LIMITS = {"max_batch_size": 8, "max_input_len": 64, "max_num_tokens": 8192}
 WEIGHTS = {"model.safetensors": shaped(w=[4])}
 
 
 def written(folder: Path) -> CheckpointFacts:
     """Return the facts of a checkpoint, of heads of each kind and of an engine, together."""
-    facts = inspect(write(folder / "target", **CHECKPOINT))
+    facts = inspect(write(folder / "compressed", **{"config.json": config(compress_ratios=[4])}))
+    facts = facts.updated(inspect(write(folder / "target", **CHECKPOINT)))
     for name, files in (
         ("medusa", {"config.json": MEDUSA, "heads.safetensors": medusa(5)}),
         ("eagle3", {"config.json": EAGLE3, **WEIGHTS}),

@@ -4,22 +4,26 @@
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, FILE_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
-from specdec.jobs import artifact_inspection, configuration_facts
+from specdec.jobs import configuration_facts, inspection
+from specdec.jobs.artifact_kind import ArtifactKind
+from specdec.jobs.result import JobError
 from specdec.tools.dry_run.resource import InputError
 
 _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
 # name that the quantization tool wrote. A name that is not here counts with 16 bits.
-_QUANTIZED = {"fp8": 1.0, "nvfp4": 0.5625, "w4a8": 0.53, "int4": 0.53, "awq": 0.53, "gptq": 0.53}
-# Far above any real size, and small enough for fast arithmetic.
-_MAX_SIZE = 10**9
+_QUANTIZED = {
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "int8", "gptq-8bit", "w8a8"), 1.0),
+    **dict.fromkeys(("nvfp4", "modelopt_fp4"), 0.5625),
+    **dict.fromkeys(("w4a8", "w4a16", "int4", "awq", "gptq"), 0.53),
+    "mxfp4": 0.53125,
+}
 
 
 def file(path: Path) -> Path:
@@ -47,48 +51,27 @@ def read(path: Path) -> dict[str, Any]:
     return config
 
 
-def facts(path: Path) -> CheckpointFacts:
-    """The facts for the memory plan.
+def facts(path: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> CheckpointFacts:
+    """The facts that a configuration states, with those of the files beside a `config.json`.
 
     Raises:
         InputError: the file is not a valid configuration.
     """
     config = read(path)
-    architectures = config.get("architectures")
-    first = architectures[0] if isinstance(architectures, list) and architectures else ""
-    dtype = config.get("dtype") or config.get("torch_dtype")
-    positions = _size(path, config, "max_position_embeddings")
-    result = CheckpointFacts(
-        architecture=str(first)[:80] or None,
-        vocab_size=_size(path, config, "vocab_size"),
-        hidden_size=_size(path, config, "hidden_size"),
-        intermediate_size=_size(path, config, "intermediate_size"),
-        layers=_size(path, config, "num_hidden_layers"),
-        heads=_size(path, config, "num_attention_heads"),
-        kv_heads=_size(path, config, "num_key_value_heads"),
-        head_dim=_size(path, config, "head_dim"),
-        max_position=positions and configuration_facts.positions(config),
-        dtype=str(dtype)[:16] if dtype else None,
-        parameters=configuration_facts.parameters(config),
-        quantization=configuration_facts.quantization(config, {}),
-        tie_embeddings=config.get("tie_word_embeddings") is True,
-    )
-    result = result.updated(configuration_facts.facts(config))
-    result = result.updated(artifact_inspection.block_draft(config))
-    if result.quantization is not None and result.parameters is None:
-        # The estimated bytes of a quantized checkpoint do not show its number of parameters.
-        sizes = sizes_of(Checkpoint("", "", "", 0, result), None)
-        result = result.model_copy(update={"parameters": sizes.parameters}) if sizes else result
-    return result
-
-
-def _size(path: Path, config: Mapping[str, Any], key: str) -> int | None:
-    value = config.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
-        raise InputError(f"{path}: {key} is {str(value)[:40]!r}, not a positive number")
-    return value
+    place = path if path.is_dir() else path.parent
+    beside = place if path.is_dir() or path.name == "config.json" else None
+    try:
+        stated = inspection.stated(config, kind, beside)
+    except JobError as error:
+        raise InputError(f"{path}: {error}") from error
+    if stated.parameters is not None or kind is ArtifactKind.ENGINE:
+        return stated
+    # A mixture's number of parameters, and that of a quantized model, do not follow from bytes.
+    counted = configuration_facts.parameters(config)
+    if counted is None and stated.quantization is not None:
+        sizes = sizes_of(Checkpoint("", "", "", 0, stated), None)
+        counted = sizes.parameters if sizes else None
+    return stated.updated(CheckpointFacts(parameters=counted))
 
 
 def stored_bytes(role: str, facts: CheckpointFacts) -> int:
@@ -101,5 +84,8 @@ def stored_bytes(role: str, facts: CheckpointFacts) -> int:
         return 0
     own = FILE_BYTES.get(facts.dtype or "", AUTO_BYTES)
     name = (facts.quantization or "").lower()
-    body = next((size for start, size in _QUANTIZED.items() if name.startswith(start)), own)
-    return int(sizes.body * body + (sizes.parameters - sizes.body) * own)
+    each = next((size for start, size in _QUANTIZED.items() if name.startswith(start)), own)
+    # MXFP4 is a format of experts alone.
+    only_experts = facts.quantizes_experts_only or name == "mxfp4"
+    small = sizes.routed if only_experts and sizes.routed else sizes.body
+    return int(small * each + (sizes.parameters - small) * own)

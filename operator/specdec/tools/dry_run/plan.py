@@ -184,7 +184,7 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
     if folder is None or folder.is_file():
         # Equal sources give equal placeholders, so that two plans can be compared.
         digest = names.digest({"placeholder": source.model_dump()})
-        facts = configuration.facts(folder) if folder else NO_FACTS
+        facts = configuration.facts(folder, kind) if folder else NO_FACTS
         weighs = kind in (ArtifactKind.CHECKPOINT, ArtifactKind.HEADS)
         size = configuration.stored_bytes(role, facts) if weighs else 0
         return {"digest": digest, "revision": "", "bytes": size, "facts": facts.shown()}

@@ -1,0 +1,120 @@
+"""What the layers of a model keep of a sequence: keys and values, a window of them, or a state."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
+from specdec.jobs.checkpoint_config import INTEGER_LIMIT, Config
+from specdec.jobs.model_keys import count, first, keys, value
+
+# More is no model.
+_MOST_LAYERS = 10_000
+
+
+def facts(own: Config, layers: int, longest: int | None) -> CheckpointFacts:
+    """The facts about layers of several kinds; none if every layer keeps all keys and values.
+
+    Args:
+        own: what config.json states about the language model.
+        layers: their number.
+        longest: positions of the longest sequence. A window of as many has no effect.
+    """
+    stated = [key for key in keys()["layers"]["unplanned"] if own.get(key)]
+    window = _window(own, longest)
+    kinds = _kinds(own, layers, window)
+    unknown = sorted(set(kinds) - {"full", "window", "state", "none"})
+    if stated or unknown:
+        return CheckpointFacts(unplanned_caches=", ".join([*stated, *unknown])[:80])
+    if set(kinds) <= {"full"}:
+        return NO_FACTS
+    state = _state(own) if kinds["state"] else 0
+    if state is None or kinds["state"] * state >= INTEGER_LIMIT:
+        return CheckpointFacts(unplanned_caches="linear attention or state space")
+    windowed = kinds["window"] > 0
+    other_heads, other_width = first(own, "window_kv_heads"), first(own, "window_head_dim")
+    if first(own, "full_head_dim"):
+        # The usual keys are then those of the windows.
+        other_heads, other_width = first(own, "kv_heads"), first(own, "head_dim")
+    return CheckpointFacts(
+        full_layers=kinds["full"],
+        window_layers=kinds["window"] or None,
+        window=window if windowed else None,
+        window_kv_heads=other_heads if windowed else None,
+        window_head_dim=other_width if windowed else None,
+        state_layers=kinds["state"] or None,
+        state_size=kinds["state"] * state or None,
+    )
+
+
+def _window(own: Config, longest: int | None) -> int | None:
+    """The tokens of a sliding window; None if no layer has one."""
+    window = first(own, "window")
+    if own.get("use_sliding_window") is False or not window:
+        return None
+    return None if longest is not None and window >= longest else window
+
+
+def _kinds(own: Config, layers: int, window: int | None) -> Counter[str]:
+    """The number of layers of each kind; the name of a kind that the table lacks is its own."""
+    listed = list(_listed(own)) or list(_by_interval(own, min(layers, _MOST_LAYERS)))
+    if not listed:
+        whole = 0 if window else layers
+        if window and own.get("use_sliding_window") is True:
+            whole = min(count(own.get("max_window_layers")) or 0, layers)
+        counted = Counter({"full": whole, "window": layers - whole})
+    else:
+        counted = Counter(listed[:_MOST_LAYERS])
+    if not window:
+        counted["full"] += counted.pop("window", 0)
+    return +counted
+
+
+def _listed(own: Config) -> Iterable[str]:
+    """The kind of each layer, from a list of them."""
+    table: Any = keys()["layers"]
+    by_name = {name: kind for kind, names in table["kinds"].items() for name in names}
+    for key in table["lists"]:
+        stated = own.get(key)
+        if not isinstance(stated, list | str) or not stated:
+            continue
+        numbers = table["numbers"].get(key, {})
+        for item in stated:
+            if isinstance(item, str) and item not in ("|",):
+                yield by_name.get(item, item)
+            elif isinstance(item, int):
+                yield numbers.get(int(item), str(item))
+        return
+
+
+def _by_interval(own: Config, layers: int) -> Iterable[str]:
+    """The kind of each layer, where every n-th one or those in a list have full attention."""
+    table: Any = keys()["layers"]
+    for key in table["full_lists"]:
+        whole = value(own, key)
+        if isinstance(whole, list) and whole:
+            full = min(len(whole), layers)
+            return ["full"] * full + ["state"] * (layers - full)
+    for key, kind in table["intervals"].items():
+        stated = own.get(key)
+        if isinstance(stated, str) and set(stated) == {"L", "G"}:
+            full = (stated * layers)[:layers].count("G")
+        elif every := count(stated):
+            full = layers // every
+        else:
+            continue
+        return ["full"] * full + [kind] * (layers - full)
+    return ()
+
+
+def _state(own: Config) -> int | None:
+    """Elements of the state of one layer; None if a size is not stated."""
+    for row in keys()["states"]:
+        sizes = {name: count(value(own, key)) for name, key in row.items() if name != "source"}
+        heads, width, groups, state, kernel = (
+            sizes[name] or 0 for name in ("heads", "head_dim", "groups", "state", "kernel")
+        )
+        if heads and width and groups and state and kernel:
+            inner = heads * width
+            return (kernel - 1) * (inner + 2 * groups * state) + inner * state
+    return None
