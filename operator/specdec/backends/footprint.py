@@ -16,6 +16,8 @@ _LOGIT_COPIES = 3
 # Steps of generation logits that the runtime holds back before it copies them to the host.
 _GATHERED_STEPS = 8
 _FP32 = 4
+# Elements of a sparse attention's index, of one byte, that share a scale.
+_INDEX_BLOCK = 128
 # Buffers of NCCL and of the custom all-reduce of one rank among several.
 _COMMUNICATION = 512 << 20
 
@@ -32,6 +34,11 @@ class Sizes:
         cache_width: elements of a token in one layer's cache that every rank holds whole; None
             where the cache holds keys and values of heads.
         routed: parameters of all routed experts; 0 for a dense model.
+        index_width: elements of an index of sparse attention, of a token in one layer.
+        full_layers: layers that keep all keys and values; None for all layers.
+        window_layers: layers that keep those of `window` tokens, with `window_kv_heads` heads of
+            `window_head_dim` elements.
+        state: elements that the other layers keep of a sequence, of any length.
     """
 
     vocab: int
@@ -46,6 +53,13 @@ class Sizes:
     experts_per_token: int = 1
     cache_width: int | None = None
     routed: int = 0
+    index_width: int = 0
+    full_layers: int | None = None
+    window_layers: int = 0
+    window: int = 0
+    window_kv_heads: int = 0
+    window_head_dim: int = 0
+    state: int = 0
 
     @property
     def embedding(self) -> int:
@@ -75,6 +89,8 @@ class EngineSizes:
         file_bytes: bytes of all rank files of a prebuilt engine, which count as its weights.
         attention_data: attention data parallelism: tensor parallelism divides routed experts
             alone, and each rank has requests and a cache of its own.
+        hybrid_cache: whether one cache has windows and states too, and frees what is behind a
+            window. Otherwise it keeps windows whole, and states are apart.
     """
 
     sizes: Sizes
@@ -92,6 +108,7 @@ class EngineSizes:
     gathers_logits: bool = False
     file_bytes: int | None = None
     attention_data: bool = False
+    hybrid_cache: bool = False
 
     @property
     def split(self) -> int:
@@ -143,11 +160,12 @@ def footprint(engine: EngineSizes) -> Footprint:
         "Heads": engine.head_bytes,
         "Activations": _activations(engine),
         "Logits": _logits(engine),
+        "States": 0 if engine.hybrid_cache else _states(engine) * engine.max_batch_size,
         "Communication": _COMMUNICATION if engine.tensor * engine.pipeline > 1 else 0,
     }
     return Footprint(
         parts={name: size for name, size in parts.items() if size},
-        kv_per_token=_kv_per_token(engine),
+        kv_per_token=_kv_per_token(engine, sequence),
         sequence=sequence,
         full_batch=engine.max_batch_size * sequence,
     )
@@ -198,10 +216,51 @@ def _logits(engine: EngineSizes) -> int:
     return row * (_LOGIT_COPIES * (1 + engine.draft_len) + gathered)
 
 
-def _kv_per_token(engine: EngineSizes) -> int:
-    """Bytes of a token in a pipeline stage's cache; a rank holds at least one key/value head."""
-    layers = math.ceil(engine.sizes.layers / engine.pipeline) + engine.head_layers
-    if engine.sizes.cache_width is not None:
-        return layers * engine.sizes.cache_width * engine.bytes_per_kv_element
-    heads = math.ceil(engine.sizes.kv_heads / engine.split)
-    return 2 * layers * heads * engine.sizes.head_dim * engine.bytes_per_kv_element
+@dataclass(frozen=True)
+class CacheRates:
+    """Bytes in the cache of one rank: of a token in layers that keep all, and in windows.
+
+    `state` are the bytes of a sequence that do not depend on its length.
+    """
+
+    full: int
+    window: int
+    state: int
+
+
+def cache_rates(engine: EngineSizes) -> CacheRates:
+    """The closed form of an architecture's cache, for the largest pipeline stage."""
+    sizes = engine.sizes
+    full = sizes.layers if sizes.full_layers is None else sizes.full_layers
+    layers = math.ceil(full / engine.pipeline) + engine.head_layers
+    windows = math.ceil(sizes.window_layers / engine.pipeline)
+    if sizes.cache_width is not None:
+        width = sizes.cache_width * engine.bytes_per_kv_element
+    else:
+        width = _heads(engine, sizes.kv_heads, sizes.head_dim)
+    index = sizes.index_width + _FP32 * math.ceil(sizes.index_width / _INDEX_BLOCK)
+    return CacheRates(
+        full=layers * (width + index),
+        window=windows * _heads(engine, sizes.window_kv_heads, sizes.window_head_dim),
+        state=math.ceil(sizes.state * _FP32 / (engine.split * engine.pipeline)),
+    )
+
+
+def _heads(engine: EngineSizes, kv_heads: int, head_dim: int) -> int:
+    """Bytes of a token's keys and values in one layer; a rank holds at least one head."""
+    return 2 * math.ceil(kv_heads / engine.split) * head_dim * engine.bytes_per_kv_element
+
+
+def _states(engine: EngineSizes) -> int:
+    """Bytes of a sequence's states: one after each draft token, because drafts may be rejected."""
+    return cache_rates(engine).state * (1 + engine.draft_len)
+
+
+def _kv_per_token(engine: EngineSizes, sequence: int) -> int:
+    """Bytes of a token in the cache; on average over the longest sequence in a hybrid cache."""
+    rates = cache_rates(engine)
+    if not engine.hybrid_cache:
+        return rates.full + rates.window
+    # A window holds the tokens of a step before it frees those behind it.
+    kept = min(sequence, engine.sizes.window + engine.max_num_tokens)
+    return rates.full + math.ceil((rates.window * kept + _states(engine)) / sequence)

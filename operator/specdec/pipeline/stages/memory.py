@@ -52,7 +52,7 @@ def _planned(context: Context) -> Outcome:
     needs = backend.memory(model, context.facts.checkpoints)
     missing = [role for role in ranks.devices if role not in needs]
     if missing:
-        message = f"the size of {' and '.join(missing)} is not known: caches are not planned"
+        message = _unknown_size(missing, context.facts.checkpoints)
         outcome = _outcome(context, "Unknown", MemoryReason.UNKNOWN_SIZE, message)
         return replace(outcome, model=model)
     planned = plan(known["target"], ranks, needs, _budgets(model, needs), known)
@@ -61,6 +61,14 @@ def _planned(context: Context) -> Outcome:
     # The formula of these limits lets sequences of full length wait for each other.
     outcome = _judge(replace(context, model=model), replace(planned, tight=()), needs)
     return replace(_with_limits(outcome, model), model=model)
+
+
+def _unknown_size(roles: list[str], checkpoints: Mapping[str, Checkpoint]) -> str:
+    """Why the caches of some roles are not planned."""
+    facts = [checkpoints[role].facts for role in roles if role in checkpoints]
+    kinds = [own.unplanned_caches for own in facts if own.unplanned_caches]
+    why = f" (no formula for the cache of {', '.join(kinds)})" if kinds else ""
+    return f"the size of {' and '.join(roles)} is not known{why}: caches are not planned"
 
 
 def replan(model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint]) -> MemoryPlan | None:
