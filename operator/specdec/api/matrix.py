@@ -82,6 +82,7 @@ class Support:
         methods: the first version that supports each method.
         architectures: the model architectures that are known to work.
         method_architectures: the same for a method that is known to work with fewer of them.
+        head_layouts: layouts of heads of other libraries that its server loads.
         tries_others: whether the server loads what it can, so that others are tried as well.
         on_gpus: whether weights and caches are in GPU memory, and so have to fit there.
         compute_capability: the lowest that the backend supports; None if it needs no GPU.
@@ -111,6 +112,7 @@ class Support:
     architectures: tuple[str, ...]
     method_architectures: Mapping[str, tuple[str, ...]]
     tries_others: bool
+    head_layouts: tuple[str, ...]
     on_gpus: bool
     compute_capability: str | None
     quantization: Mapping[str, str]
@@ -163,6 +165,7 @@ def matrix() -> dict[Backend, Support]:
                 for method, names in row.get("methodArchitectures", {}).items()
             },
             tries_others=row.get("triesOtherArchitectures", False),
+            head_layouts=tuple(row.get("headLayouts", ())),
             on_gpus=row.get("gpus", True),
             compute_capability=row.get("computeCapability"),
             quantization=row.get("quantization", {}),

@@ -161,7 +161,7 @@ def test_heads_of_another_size_never_get_an_engine_job() -> None:
 
     condition = world.condition("Compatible")
     assert (condition["status"], condition["reason"]) == ("False", "HeadsHiddenSizeMismatch")
-    assert "hidden size 5120 and the target 256" in condition["message"]
+    assert "hidden size is 5120 in config.json of the heads and 256" in condition["message"]
     assert findings(world, "heads") == [("HeadsHiddenSizeMismatch", "Enforce")]
     assert world.condition("ModelsFetched")["message"].startswith("target and heads on")
     assert world.named("engine") == []

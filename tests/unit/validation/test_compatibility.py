@@ -14,6 +14,7 @@ from specdec.api.reasons import CompatibilityReason
 from specdec.pipeline.validation import compatibility
 from support.checkpoint_facts import by_role
 from support.simulated_cluster import resource
+from unit.backends.pytorch_cases import pytorch
 from unit.pipeline.tensorrt import tensorrt
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,6 +214,61 @@ def test_a_later_release_has_more_targets_for_a_drafter(version: str, expected: 
     cr["spec"]["speculation"] = {"method": "ReDrafter", **BLOCKS["ReDrafter"]}
     target = TARGET | {"architecture": "Qwen2ForCausalLM"}
     assert _codes(cr, {"target": target, "heads": HEADS | {"method": "ReDrafter"}}) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, []),
+        ({"lastTargetLayer": 2}, []),
+        ({"lastTargetLayer": 3}, ["HeadsLayersMismatch Enforce"]),
+        ({"targetLayers": 36}, ["HeadsLayersMismatch Enforce"]),
+        ({"maxPosition": 2048}, []),
+        ({"maxPosition": 2047}, ["ContextTooShort Warn"]),
+        ({"layout": "speculators"}, ["HeadsLayoutUnknown Warn"]),
+    ],
+)
+def test_layers_context_and_layout_of_heads(change: dict[str, Any], expected: list[str]) -> None:
+    own = {"method": "Eagle3", "hiddenSize": 4096, "vocabSize": 32000, **change}
+    facts = {"target": TARGET | {"layers": 2, "maxPosition": 8192}, "heads": own}
+    cr = pytorch("Eagle3")
+    cr["spec"]["target"]["limits"] = {"maxSeqLen": 2048, "maxInputLen": 1024}
+    assert _codes(cr, facts) == expected
+
+
+def test_layout_that_the_backend_loads_needs_no_warning() -> None:
+    facts = {"target": TARGET, "heads": {"method": "Eagle3", "layout": "speculators"}}
+    cr = pytorch("Eagle3")
+    cr["spec"]["runtime"] = {"backend": "VLLM"}
+    assert _codes(cr, facts) == []
+
+
+def test_refusal_of_heads_names_both_values_both_files_and_the_verifier() -> None:
+    heads = {"method": "Eagle3", "hiddenSize": 8192, "verifier": "acme/large"}
+    model = SpeculativeModel.parse(pytorch("Eagle3"))
+    (finding,) = compatibility.judge(model, by_role({"target": TARGET, "heads": heads})).refused
+    for part in ("8192 in config.json of the heads", "4096 in that of the target", "acme/large"):
+        assert part in finding.message
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "expected"),
+    [
+        ([2, 5], [5, 2], []),
+        # A base model ends at one of the tokens that its instruct model ends at.
+        ([2, 5, 7], [7], []),
+        ([2, 5], [3], ["SpecialTokensMismatch Enforce"]),
+        ([2], None, []),
+    ],
+)
+def test_end_tokens_are_compared_as_sets(
+    target: list[int], draft: list[int] | None, expected: list[str]
+) -> None:
+    facts = {
+        "target": TARGET | {"eos": target[0], "endTokens": target},
+        "draft": TARGET | {"eos": draft[0] if draft else target[0], "endTokens": draft},
+    }
+    assert _codes(resource(), facts) == expected
 
 
 @given(st.integers(1, 1 << 20), st.integers(1, 16))

@@ -72,6 +72,11 @@ class CompatibilityReason(Reason):
         "have exactly one layer, or heads were trained on a target of other layers",
         "correct the field in the message, or choose other heads",
     )
+    HEADS_LAYOUT_UNKNOWN = _SECTION.failed(
+        "HeadsLayoutUnknown",
+        "the heads have the files of another library, which the backend is not known to load",
+        "convert the heads, or set the backend in the message",
+    )
     DRAFT_LENGTH_MISMATCH = _SECTION.failed(
         "DraftLengthMismatch",
         "`maxDraftTokens` exceeds the number of tokens that the draft proposes in a step",

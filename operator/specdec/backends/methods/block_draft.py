@@ -12,7 +12,7 @@ from specdec.backends.methods import heads
 def findings(
     model: SpeculativeModel, facts: Mapping[str, CheckpointFacts], length: int, engine: str
 ) -> Iterator[Finding]:
-    """As for heads; also compares the block, the mask token and the layers of the target.
+    """As for heads; also compares the block and the mask token.
 
     Args:
         model: the resource.
@@ -34,7 +34,6 @@ def findings(
         )
     yield from _missing(draft, engine)
     yield from _mask(target, draft)
-    yield from _layers(target, draft)
 
 
 def _missing(draft: CheckpointFacts, engine: str) -> Iterator[Finding]:
@@ -56,24 +55,6 @@ def _mask(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
     if mask is not None and vocabulary is not None and mask >= vocabulary:
         yield heads.finding(
             CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
-            f"the mask token of the draft is {mask} and the target has {vocabulary} tokens: "
-            "choose a draft trained on this target",
-        )
-
-
-def _layers(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
-    layers, trained, last = target.layers, draft.target_layers, draft.last_target_layer
-    if layers is None:
-        return
-    if trained is not None and trained != layers:
-        yield heads.finding(
-            CompatibilityReason.HEADS_LAYERS_MISMATCH,
-            f"the draft was trained on a target of {trained} layers and the target has {layers}: "
-            "choose a draft trained on this target",
-        )
-    elif last is not None and last >= layers:
-        yield heads.finding(
-            CompatibilityReason.HEADS_LAYERS_MISMATCH,
-            f"the draft reads layer {last} of the target, whose last layer is {layers - 1}: "
-            "choose a draft trained on this target",
+            f"mask_token_id is {mask} in config.json of the draft and vocab_size {vocabulary} in "
+            "that of the target: choose a draft trained on this target",
         )

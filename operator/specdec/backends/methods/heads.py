@@ -1,10 +1,10 @@
 """Whether trained heads fit their target, for all methods with heads."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
-from specdec.api.matrix import support
+from specdec.api.matrix import matrix, support
 from specdec.api.model import Method, SpeculativeModel
 from specdec.api.reasons import CompatibilityReason, Reason
 from specdec.backends.finding import Finding, differ
@@ -54,7 +54,8 @@ def fit(
             f"choose heads made for {method}, or another method",
         )
         return Fit((*findings, other))
-    return Fit((*findings, *_sizes(target, heads)), heads)
+    findings += [*_sizes(target, heads), *_layers(target, heads), *_layout(model, heads)]
+    return Fit(tuple(findings), heads)
 
 
 def eagle3(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iterator[Finding]:
@@ -72,8 +73,8 @@ def eagle3(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Ite
     if drafted is not None and known is not None and drafted > known:
         yield finding(
             CompatibilityReason.HEADS_VOCAB_SIZE_MISMATCH,
-            f"the heads draft from {drafted} tokens and the target has {known}: choose heads "
-            "trained on this target",
+            f"draft_vocab_size is {drafted} in config.json of the heads and vocab_size {known} in "
+            f"that of the target: choose heads trained on this target{_verifier(judged.facts)}",
         )
 
 
@@ -135,6 +136,50 @@ def _sizes(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]
         if differ(known, own):
             yield finding(
                 code,
-                f"the heads have {name} {own} and the target {known}: choose heads trained on "
-                "this target",
+                f"{name} is {own} in config.json of the heads and {known} in that of the target: "
+                f"choose heads trained on this target{_verifier(heads)}",
             )
+
+
+def _layers(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]:
+    """Heads that read layers of the target.
+
+    Drafts of blocks count layers from 0, and EAGLE-3 heads may count the states before the first.
+    """
+    layers, trained, last = target.layers, heads.target_layers, heads.last_target_layer
+    if layers is None:
+        return
+    past = layers if heads.block_size else layers + 1
+    if trained is not None and trained != layers:
+        yield finding(
+            CompatibilityReason.HEADS_LAYERS_MISMATCH,
+            f"num_target_layers is {trained} in config.json of the heads, and the target has "
+            f"{layers} layers in its own: choose heads trained on this target{_verifier(heads)}",
+        )
+    elif last is not None and last >= past:
+        yield finding(
+            CompatibilityReason.HEADS_LAYERS_MISMATCH,
+            f"config.json of the heads reads layer {last}, and that of the target has {layers} "
+            f"layers: choose heads trained on this target{_verifier(heads)}",
+        )
+
+
+def _layout(model: SpeculativeModel, heads: CheckpointFacts) -> Iterator[Finding]:
+    """Files of another library, which not every backend is known to load."""
+    backend = model.spec.runtime.backend
+    if heads.layout is None or heads.layout in support(backend).head_layouts:
+        return
+    able = [name for name, row in matrix().items() if heads.layout in row.head_layouts]
+    yield replace(
+        finding(
+            CompatibilityReason.HEADS_LAYOUT_UNKNOWN,
+            f"the heads have the layout of {heads.layout}, which backend {backend} is not known "
+            f"to load: convert them, or set spec.runtime.backend to {' or '.join(able)}",
+        ),
+        severity="Warn",
+    )
+
+
+def _verifier(heads: CheckpointFacts) -> str:
+    """The end of a sentence: the target that heads name; empty if they name none."""
+    return f" (these name {heads.verifier})" if heads.verifier else ""

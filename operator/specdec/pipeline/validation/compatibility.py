@@ -118,18 +118,7 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
             "draft",
         )
     yield from _vocabulary(model, target, draft, sure=same is True)
-    for name, key, known, own in (
-        ("end-of-text", "eos", target.eos, draft.eos),
-        ("begin-of-text", "bos", target.bos, draft.bos),
-    ):
-        if differ(known, own):
-            yield Finding(
-                CompatibilityReason.SPECIAL_TOKENS_MISMATCH,
-                f"the {name} token is {own} in the draft and {known} in the "
-                f"target: make {key}_token_id equal in both checkpoints' config.json",
-                "special_tokens",
-                "draft",
-            )
+    yield from _special_tokens(target, draft)
     if differ(target.chat_template, draft.chat_template):
         yield Finding(
             CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
@@ -139,6 +128,31 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
             "chat_template",
             "draft",
         )
+
+
+def _special_tokens(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
+    """The begin token, and end tokens: those of a base model are some of its instruct model's."""
+    ends = [_ends(target), _ends(draft)]
+    for name, key, known, own, same in (
+        ("end-of-text", "eos", *ends, not all(ends) or bool(set(ends[0]) & set(ends[1]))),
+        ("begin-of-text", "bos", target.bos, draft.bos, not differ(target.bos, draft.bos)),
+    ):
+        if not same:
+            yield Finding(
+                CompatibilityReason.SPECIAL_TOKENS_MISMATCH,
+                f"the {name} token is {_listed(own)} in the draft and {_listed(known)} in the "
+                f"target: make {key}_token_id equal in both checkpoints' config.json",
+                "special_tokens",
+                "draft",
+            )
+
+
+def _ends(facts: CheckpointFacts) -> tuple[int, ...]:
+    return facts.end_tokens or (() if facts.eos is None else (facts.eos,))
+
+
+def _listed(ids: object) -> str:
+    return " or ".join(map(str, ids)) if isinstance(ids, tuple) else str(ids)
 
 
 def _same_tokenizer(target: CheckpointFacts, draft: CheckpointFacts) -> bool | None:
@@ -193,7 +207,9 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     longest sequence need positions of their own, although no answer keeps these drafts.
     """
     known = {role: Checkpoint(role, "", "", 0, each) for role, each in facts.items()}
-    for role, spec in backends.sized(model, known, 0).models.items():
+    sized = backends.sized(model, known, 0).models
+    yield from _heads_context(facts.get("heads", NO_FACTS), sized["target"].limits.max_seq_len)
+    for role, spec in sized.items():
         positions, longest = facts.get(role, NO_FACTS).max_position, spec.limits.max_seq_len
         if positions is None:
             continue
@@ -215,3 +231,17 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
         else:
             continue
         yield Finding(CompatibilityReason.CONTEXT_TOO_SHORT, message, "context_length", role)
+
+
+def _heads_context(heads: CheckpointFacts, longest: int) -> Iterator[Finding]:
+    """vLLM drafts nothing in a step with a sequence beyond the positions of the heads."""
+    positions = heads.max_position
+    if positions is not None and longest > positions:
+        yield Finding(
+            CompatibilityReason.CONTEXT_TOO_SHORT,
+            f"max_position_embeddings is {positions} in config.json of the heads and "
+            f"limits.maxSeqLen of the target is {longest}: longer sequences may get no drafts, or "
+            "worse ones; lower limits.maxSeqLen, or choose heads made for more",
+            "context_length",
+            "heads",
+        )
