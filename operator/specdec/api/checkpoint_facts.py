@@ -26,7 +26,9 @@ class CheckpointFacts(SectionModel):
     A model whose layers are of several kinds has `full_layers` that keep all keys and values,
     `window_layers` that keep those of a window (in tokens), with other heads if stated, and
     `state_layers` that keep `state_size` elements of a sequence in all. `unplanned_caches` names
-    what keeps the size of the cache unknown. Heads may name their target (`verifier`) and have
+    what keeps the size of the cache unknown. A draft
+    whose tokenizer differs from that of its target (`compared_tokenizer`) has the number of ids
+    with another token (`token_differences`). Heads may name their target (`verifier`) and have
     the files of another library (`layout`).
     """
 
@@ -75,6 +77,9 @@ class CheckpointFacts(SectionModel):
     tokenizer: Text | None = None
     tokenizer_file: Text | None = None
     sentence_piece: Text | None = None
+    compared_tokenizer: Text | None = None
+    token_differences: Size | None = None
+    first_difference: Text | None = None
     eos: Id | None = None
     # JSON has lists only.
     end_tokens: Annotated[tuple[Id, ...], Field(strict=False)] | None = None

@@ -23,6 +23,9 @@ class Artifact(Protocol):
         Of a remote source, only small files are downloaded.
         """
 
+    def files(self) -> Path:
+        """The folder that has configuration and tokenizer, once they are read."""
+
     def space(self) -> tuple[str, int]:
         """The bytes that `complete` adds to the volume, and a name that equal content shares."""
 

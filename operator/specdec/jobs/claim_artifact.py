@@ -36,6 +36,10 @@ class ClaimArtifact:
         """The facts of the files that lie on the claim."""
         return inspection.configuration(self.folder, self.kind)
 
+    def files(self) -> Path:
+        """The directory on the claim."""
+        return self.folder
+
     def space(self) -> tuple[str, int]:
         """The bytes of a copy; 0 for links, and if the volume has the same files."""
         if self.in_place or keep_if_intact(self._final, self.kind):

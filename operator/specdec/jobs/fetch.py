@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts, Fetched
 from specdec.api.networks import Networks
 from specdec.api.reasons import FetchReason
-from specdec.jobs import claim_artifact, remote_artifact, result, volume
+from specdec.jobs import (
+    claim_artifact,
+    remote_artifact,
+    result,
+    tokenizer_difference,
+    volume,
+)
 from specdec.jobs.artifact import Artifact
 from specdec.jobs.artifact_kind import ArtifactKind
 
@@ -83,15 +89,28 @@ def fetch(
             role: stack.enter_context(_opened(plan, role, root, mounts, networks))
             for role in plan["models"]
         }
-        configurations = {role: item.configuration() for role, item in artifacts.items()}
+        configurations = tokenizer_difference.compared(
+            {role: item.configuration() for role, item in artifacts.items()},
+            {role: item.files() for role, item in artifacts.items()},
+        )
         # Without any facts, only heads can be judged: by the target that they are for.
         known = {r: f for r, f in configurations.items() if f != NO_FACTS or r == "heads"}
         judge(plan, known)
         # Equal content is stored once.
         needed = dict(item.space() for item in artifacts.values())
         volume.require_space(checkpoints, sum(needed.values()))
-        models = {role: item.complete().shown() for role, item in artifacts.items()}
+        models = {
+            role: _with_differences(item.complete(), configurations[role]).shown()
+            for role, item in artifacts.items()
+        }
     return {"models": models, "engines": engines(root)}
+
+
+def _with_differences(fetched: Fetched, configuration: CheckpointFacts) -> Fetched:
+    """The result of a source, with the differences of its tokenizer from the target's."""
+    facts = ("compared_tokenizer", "token_differences", "first_difference")
+    differences = CheckpointFacts(**{name: getattr(configuration, name) for name in facts})
+    return fetched.model_copy(update={"facts": fetched.facts.updated(differences)})
 
 
 def engines(root: Path) -> list[str]:

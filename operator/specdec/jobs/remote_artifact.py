@@ -57,6 +57,10 @@ class RemoteArtifact:
                 # Another archive may have the file that is missing.
                 return NO_FACTS
 
+    def files(self) -> Path:
+        """The stored checkpoint, else the directory of what is downloaded."""
+        return self._indexed() or self._scratch
+
     def space(self) -> tuple[str, int]:
         """The bytes that are not downloaded yet."""
         if self._index.is_file():

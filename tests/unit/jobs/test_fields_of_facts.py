@@ -9,7 +9,8 @@ import pytest
 from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.inspection import inspect
-from unit.jobs.checkpoints import config, write
+from specdec.jobs.tokenizer_difference import compared
+from unit.jobs.checkpoints import config, tokenizer, write
 from unit.jobs.test_artifact_inspection import MEDUSA, engine, medusa, put, shaped
 from unit.mixtures import DEEPSEEK_R1
 
@@ -36,6 +37,7 @@ CHECKPOINT: dict[str, Any] = {
     "tokenizer.model": b"piece",
     "chat_template.jinja": b"{{ messages }}",
 }
+OTHER_TOKENS = {"tokenizer.json": tokenizer({"b": 1, "a": 2})}
 BLOCK_DRAFT = {
     **config(architectures=["DFlashDraftModel"]),
     "block_size": 16,
@@ -57,6 +59,9 @@ def written(folder: Path) -> CheckpointFacts:
     """Return the facts of a checkpoint, of heads of each kind and of an engine, together."""
     facts = inspect(write(folder / "compressed", **{"config.json": config(compress_ratios=[4])}))
     facts = facts.updated(inspect(write(folder / "target", **CHECKPOINT)))
+    pair = {"target": write(folder / "pair"), "draft": write(folder / "draft", **OTHER_TOKENS)}
+    differing = compared({role: inspect(own) for role, own in pair.items()}, pair)["draft"]
+    facts = differing.updated(facts)
     for name, files in (
         ("medusa", {"config.json": MEDUSA, "heads.safetensors": medusa(5)}),
         ("eagle3", {"config.json": EAGLE3, **WEIGHTS}),

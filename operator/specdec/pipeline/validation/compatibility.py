@@ -112,8 +112,8 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
     if same is False:
         yield Finding(
             CompatibilityReason.TOKENIZER_MISMATCH,
-            f"draft and target have different tokenizers ({draft.tokenizer} and "
-            f"{target.tokenizer}): choose a draft trained with the target's tokenizer",
+            f"draft and target have different tokenizers ({_difference(target, draft)}): choose a "
+            "draft trained with the target's tokenizer",
             "tokenizer",
             "draft",
         )
@@ -157,11 +157,24 @@ def _listed(ids: object) -> str:
 
 def _same_tokenizer(target: CheckpointFacts, draft: CheckpointFacts) -> bool | None:
     """Whether token ids are the same in both; None if their files cannot be compared."""
+    if _is_compared(target, draft) and not draft.token_differences:
+        return True
     if differ(target.tokenizer_file, draft.tokenizer_file):
         values = target.sentence_piece, draft.sentence_piece
     else:
         values = target.tokenizer, draft.tokenizer
     return None if None in values else values[0] == values[1]
+
+
+def _is_compared(target: CheckpointFacts, draft: CheckpointFacts) -> bool:
+    """Whether the fetch Job compared these two tokenizers token by token."""
+    return target.tokenizer is not None and draft.compared_tokenizer == target.tokenizer
+
+
+def _difference(target: CheckpointFacts, draft: CheckpointFacts) -> str:
+    if not _is_compared(target, draft):
+        return f"{draft.tokenizer} and {target.tokenizer}"
+    return f"{draft.token_differences} tokens differ, the first is {draft.first_difference}"
 
 
 def _vocabulary(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec.api import names
-from specdec.api.checkpoint_facts import NO_FACTS
+from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
 from specdec.api.reasons import AvailableReason, FetchReason, ReadyReason
@@ -21,7 +21,7 @@ from specdec.api.source import Source
 from specdec.backends.facts import Images
 from specdec.desired import engine as engine_objects
 from specdec.desired.fetch import without_weights
-from specdec.jobs import inspection, volume
+from specdec.jobs import inspection, tokenizer_difference, volume
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 from specdec.tools.dry_run import configuration, volume_size
@@ -136,6 +136,7 @@ def make(
         role: _fetched(role, ArtifactKind.of(role, bare), source, given)
         for role, source in sources.items()
     }
+    _compare_tokenizers(fetched, given)
     fetch_result = {"models": fetched, "engines": []}
     claim = names.claim_name(model)
     cluster.bind(uid=claim, size=model.spec.storage.size or "?")
@@ -198,6 +199,18 @@ def _fetched(role: str, kind: ArtifactKind, source: Source, given: Mapping[str, 
     except OSError as error:
         raise InputError(f"--checkpoint {role}={folder} cannot be read ({error})") from error
     return {"digest": digest, "revision": digest[:12], "bytes": size, "facts": facts.shown()}
+
+
+def _compare_tokenizers(fetched: Mapping[str, Json], given: Mapping[str, Path]) -> None:
+    """Add to the facts of a draft what the fetch Job would find in both tokenizers."""
+    facts = {role: CheckpointFacts.model_validate(each["facts"]) for role, each in fetched.items()}
+    folders = {
+        role: path if path.is_dir() else path.parent
+        for role, path in given.items()
+        if path.is_dir() or path.name == "config.json"
+    }
+    for role, each in tokenizer_difference.compared(facts, folders).items():
+        fetched[role]["facts"] = each.shown()
 
 
 def pod_templates(server: Json) -> Json:
