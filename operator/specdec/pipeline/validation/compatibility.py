@@ -71,20 +71,21 @@ def _architectures(
         own = facts.get(role, NO_FACTS).architecture
         if own is None or own in row.architectures:
             continue
-        known = ", ".join(row.architectures)
         if row.tries_others:
             yield Finding(
                 CompatibilityReason.ARCHITECTURE_NOT_SERVED,
                 f"the {role} is {own}, which is not known to work with backend {backend}: choose "
-                f"one of {known}, or set spec.checks.architecture to Warn or Disabled to try it",
+                "one of the support matrix, or set spec.checks.architecture to Warn or Disabled "
+                "to try it",
                 "architecture",
                 role,
             )
         else:
             yield Finding(
                 CompatibilityReason.ARCHITECTURE_NOT_SERVED,
-                f"the {role} is {own}, and backend {backend} serves {known}: choose another "
-                f"checkpoint{_backend_for(model, own)}",
+                f"the {role} is {own}, and backend {backend} serves "
+                f"{', '.join(row.architectures)}: choose another checkpoint"
+                f"{_backend_for(model, own)}",
                 "",
                 role,
             )
