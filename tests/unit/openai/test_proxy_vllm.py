@@ -148,6 +148,18 @@ async def test_an_error_of_a_healthy_server_is_that_of_the_message(
         assert (got.status_code, message(got)) == (status, f"{error['message']}{again}")
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])
+async def test_a_prompt_that_is_too_long_has_a_code(path: str) -> None:
+    sentence = "This model's maximum context length is 256 tokens. However, you requested 4."
+    status = "500 E" if path == "/v1/messages" else "400 B"
+    answer = reply(json.dumps({"error": {"message": sentence}}).encode(), status=status)
+    async with running(answer, kind=VLLM) as (server, _, client):
+        server.health = reply(b"")
+        got = await client.post(path, json={"model": SERVED, **BODIES[path]})
+        assert (got.status_code, message(got)) == (400, sentence)
+        assert got.json()["error"]["code"] == "context_length_exceeded"
+
+
 async def test_each_answer_of_a_request_takes_a_place() -> None:
     async with running(None, kind=VLLM, in_flight=3) as (server, proxy, client):
         body = {"model": SERVED, **BODIES["/v1/completions"], "n": 2}

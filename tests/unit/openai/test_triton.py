@@ -302,6 +302,8 @@ async def texts(triton: Triton) -> list[str]:
     [
         ("text_input has 600 tokens, more than the limit of 511 for a prompt: send", 400,
          "context_length_exceeded"),
+        ("The decoder prompt (length 600) is longer than the maximum model length of 256.", 400,
+         "context_length_exceeded"),
         ("temperature is -1: set it to 0 or more", 400, None),
         ("Exceeds maximum queue size", 429, "rate_limit_exceeded"),
         ("tensorrt_llm: Maximum queue size of 16 has been reached", 429, "rate_limit_exceeded"),

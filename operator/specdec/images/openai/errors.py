@@ -6,6 +6,11 @@ from typing import Any
 from specdec.api.text import cut, line
 
 INVALID = "invalid_request_error"
+# Parts of the messages by which models and servers report a prompt that is too long.
+_LONG_PROMPT = (
+    *("for a prompt", "exceeds maximum input length", "exceeds max sequence length"),
+    *("maximum model length of ", "maximum context length is "),
+)
 
 
 class ApiError(Exception):
@@ -76,6 +81,12 @@ def unknown_model(name: str, served: str) -> ApiError:
         code="model_not_found",
         param="model",
     )
+
+
+def refusal(message: str) -> ApiError:
+    """The error for a request that a server refuses with this message."""
+    long = any(text in message for text in _LONG_PROMPT)
+    return context_length(message) if long else ApiError(message)
 
 
 def context_length(message: str, param: str | None = None) -> ApiError:

@@ -19,7 +19,7 @@ from specdec.client.connection import CONNECT_SECONDS, Connection
 from specdec.client.errors import ClientError
 from specdec.client.grpc_calls import Server, infer_request, is_final, tensor_request
 from specdec.images.openai.assembly import Piece
-from specdec.images.openai.errors import ApiError, context_length, overloaded, unavailable
+from specdec.images.openai.errors import ApiError, overloaded, refusal, unavailable
 from specdec.images.openai.pieces import HISTOGRAM, PROMPT_TOKENS, TOKENS, piece
 from specdec.images.openai.request import Served
 from specdec.images.openai.stream import Stream
@@ -38,8 +38,6 @@ _RECONNECT_MS = 500
 # A piece has a few hundred bytes. Only a broken server sends larger messages than this.
 _MESSAGE_BYTES = 64 << 20
 # A stream reports an error only by its message: Triton 2.51 crashes if status codes are requested.
-# Parts of the messages by which the BLS and the models report a prompt that is too long.
-_LONG_PROMPT = ("for a prompt", "exceeds maximum input length", "exceeds max sequence length")
 # Parts of the messages by which the BLS, Triton and the engines report that they are busy.
 _BUSY = ("again later", "Exceeds maximum queue size", "Maximum queue size of ")
 _FAILED = (
@@ -243,10 +241,8 @@ def _channel() -> dict[str, int]:
 
 def refused(message: str) -> ApiError:
     """The error for the client, from the server's message."""
-    if any(text in message for text in _LONG_PROMPT):
-        return context_length(message)
     if any(text in message for text in _BUSY):
         return overloaded(message)
     if any(text in message for text in _FAILED):
         return unavailable(message)
-    return ApiError(message)
+    return refusal(message)

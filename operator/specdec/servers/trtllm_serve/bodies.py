@@ -33,7 +33,7 @@ class _Own(Generated):
     top_p_min: Share | None = None
     prompt_ignore_length: Count | None = None
     response_format: TextFormat | None = None
-    # It samples one answer only.
+    # Its sources do not show whether it drafts for several answers.
     n: Literal[1] | None = None
     best_of: Literal[1] | None = None
     return_context_logits: Literal[False] | None = None

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from specdec.images.openai.errors import ApiError, unavailable
+from specdec.images.openai.errors import ApiError, refusal, unavailable
 from specdec.images.openai.intake import Intake, Leave
 from specdec.images.openai.limits import ANSWER_BYTES, Limits
 from specdec.images.openai.metrics import WAITING, Metrics
@@ -256,7 +256,7 @@ def _refused(status: int, body: bytes) -> ApiError:
         message = "the server refused the request without a message"
     if status >= 500:
         return unavailable(f"{message}; try again later")
-    return ApiError(message, status=status)
+    return refusal(message) if status == _BAD_REQUEST else ApiError(message, status=status)
 
 
 def _timed_out(seconds: float) -> ApiError:
