@@ -41,8 +41,8 @@ RUN_BY: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # The beginning of a command -> why it is not run unchanged.
 NOT_RUN = {
-    "specdec generate --url localhost:8001 --model tensorrt_llm": (
-        "it needs a server of the LLM API; tests/triton/test_llm_api.py sends such requests"
+    "specdec generate --url localhost:8001 --model vllm_model": (
+        "it needs a server of vLLM; tests/vllm_engine/test_pod.py sends such requests"
     ),
     "kubectl patch --type=merge": "it is refused; tests/controlplane/test_tutorial.py runs it",
     "specdec plan -f manifests/samples/reference-draft-target.yaml --checkpoint": (

@@ -112,5 +112,5 @@ def test_first_manifest_is_accepted(tmp_path: Path) -> None:
     file.write_text(manifest("README.md"), "utf-8")
     shown = CliRunner().invoke(app, ["plan", "-f", str(file)])
     assert shown.exit_code == 0, shown.output
-    assert "is accepted: DraftTarget on PyTorch" in shown.stdout
+    assert "is accepted: DraftTarget on VLLM" in shown.stdout
     assert "Deprecated" not in shown.stdout
