@@ -22,6 +22,8 @@ from specdec.jobs.model_keys import count, first, keys, language_model, size
 # A larger number of positions is no length of a context; scaled, it would exceed 64 bits.
 _POSITIONS_LIMIT = 2**48
 _NONE: Config = {}
+# Parameters that share a scale.
+_USUAL_GROUP, _MXFP4_GROUP = 128, 32
 
 
 def checkpoint(config: Config, modelopt: Config = _NONE) -> CheckpointFacts:
@@ -46,7 +48,7 @@ def checkpoint(config: Config, modelopt: Config = _NONE) -> CheckpointFacts:
         intermediate_size=first(own, "intermediate_size"),
         layers=layers,
         heads=heads,
-        kv_heads=first(own, "full_kv_heads") or size(own, "kv_heads") or heads,
+        kv_heads=first(own, "full_kv_heads") or _kv_heads(own, heads),
         head_dim=first(own, "full_head_dim") or width,
         rotary_dim=_rotary_width(own, width),
         max_position=longest,
@@ -57,6 +59,12 @@ def checkpoint(config: Config, modelopt: Config = _NONE) -> CheckpointFacts:
     )
     facts = facts.updated(layer_facts.facts(own, layers, longest) if layers else NO_FACTS)
     return facts.updated(_experts_and_attention(own))
+
+
+def _kv_heads(own: Config, heads: int | None) -> int | None:
+    """Key/value heads of the usual layers: one with multi-query attention (Falcon, StarCoder)."""
+    one = own.get("multi_query") is True and own.get("new_decoder_architecture") is not True
+    return size(own, "kv_heads") or (1 if one else heads)
 
 
 def _experts_and_attention(own: Config) -> CheckpointFacts:
@@ -131,12 +139,18 @@ def quantization(own: Config, modelopt: Config) -> str | None:
     groups = section(stated, "config_groups").values()
     weights = next((section(g, "weights") for g in groups if isinstance(g, dict)), {})
     bits = optional_number(weights, "num_bits") or optional_number(stated, "bits")
+    bits = bits or next((n for n in (4, 8) if stated.get(f"load_in_{n}bit") is True), None)
+    if method == "quark":
+        own_weight = section(section(stated, "global_quant_config"), "weight")
+        return short_text(own_weight.get("dtype")) or method
     if not weights:
         return f"{method}-{bits}bit" if method and bits and bits != 4 else method
+    group = optional_number(weights, "group_size")
     if weights.get("type") != "float":
-        return f"int{bits}"
+        # Smaller groups have more scales.
+        return f"int{bits}-g{group}" if group and group < _USUAL_GROUP else f"int{bits}"
     if bits == 4:
-        return "mxfp4" if optional_number(weights, "group_size") == 32 else "nvfp4"
+        return "mxfp4" if group == _MXFP4_GROUP else "nvfp4"
     return f"fp{bits}"
 
 

@@ -57,14 +57,22 @@ def _window(own: Config, longest: int | None) -> int | None:
 
 def _kinds(own: Config, layers: int, window: int | None) -> Counter[str]:
     """The number of layers of each kind; the name of a kind that the table lacks is its own."""
+    table, model_type = keys()["layers"], own.get("model_type")
+    if model_type in table["both"]:
+        return Counter({"full": layers, "state": layers})
+    if model_type in table["two_attentions"]:
+        return Counter({"full": 2 * layers, "none": layers})
     listed = list(_listed(own)) or list(_by_interval(own, min(layers, _MOST_LAYERS)))
+    # The last layers read the keys and values of earlier ones.
+    shared = count(own.get("num_kv_shared_layers")) or 0
     if not listed:
         whole = 0 if window else layers
         if window and own.get("use_sliding_window") is True:
             whole = min(count(own.get("max_window_layers")) or 0, layers)
         counted = Counter({"full": whole, "window": layers - whole})
     else:
-        counted = Counter(listed[:_MOST_LAYERS])
+        counted = Counter(listed[: max(min(len(listed), _MOST_LAYERS) - shared, 0)])
+        counted["none"] += min(shared, len(listed))
     if not window:
         counted["full"] += counted.pop("window", 0)
     return +counted
@@ -109,12 +117,16 @@ def _by_interval(own: Config, layers: int) -> Iterable[str]:
 
 def _state(own: Config) -> int | None:
     """Elements of the state of one layer; None if a size is not stated."""
+    hidden = first(own, "hidden_size") or 0
     for row in keys()["states"]:
-        sizes = {name: count(value(own, key)) for name, key in row.items() if name != "source"}
-        heads, width, groups, state, kernel = (
-            sizes[name] or 0 for name in ("heads", "head_dim", "groups", "state", "kernel")
-        )
-        if heads and width and groups and state and kernel:
-            inner = heads * width
-            return (kernel - 1) * (inner + 2 * groups * state) + inner * state
+        sizes = {
+            name: key if isinstance(key, int) else count(value(own, key))
+            for name, key in row.items()
+            if name != "source"
+        }
+        known = {name: size for name, size in sizes.items() if size}
+        if known.keys() == sizes.keys() and hidden:
+            inner = known.get("expand", 0) * hidden or known["heads"] * known["head_dim"]
+            state, groups = known.get("state", 0), known.get("groups", 0)
+            return (known["kernel"] - 1) * (inner + 2 * groups * state) + inner * state
     return None

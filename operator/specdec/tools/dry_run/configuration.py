@@ -19,9 +19,11 @@ _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
 # name that the quantization tool wrote. A name that is not here counts with 16 bits.
 _QUANTIZED = {
-    **dict.fromkeys(("fp8", "fbgemm_fp8", "int8", "gptq-8bit", "w8a8"), 1.0),
+    "int4-g32": 0.5625,
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "int8", "gptq-8bit", "bitsandbytes-8bit", "w8a8"), 1.0),
     **dict.fromkeys(("nvfp4", "modelopt_fp4"), 0.5625),
-    **dict.fromkeys(("w4a8", "w4a16", "int4", "awq", "gptq"), 0.53),
+    **dict.fromkeys(("w4a8", "w4a16", "int4", "awq", "gptq", "auto-round"), 0.53),
+    **dict.fromkeys(("bitsandbytes", "fp4"), 0.53125),
     "mxfp4": 0.53125,
 }
 
