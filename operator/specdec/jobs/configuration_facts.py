@@ -180,8 +180,18 @@ def parameters(config: Config) -> int | None:
     feed_forward = dense * (first(own, "intermediate_size") or width)
     feed_forward += mixed * (_shared_experts(own) or 0) * width
     ends = vocab * hidden * (1 if own.get("tie_word_embeddings") is True else 2)
-    total = (dense + mixed) * attention + 3 * hidden * feed_forward + experts + ends
+    total = _mixers(own, layers, attention) + 3 * hidden * feed_forward + experts + ends
     return total if total < INTEGER_LIMIT else None
+
+
+def _mixers(own: Config, layers: int, attention: int) -> int:
+    """Parameters of everything that mixes tokens: attention, linear attention, state spaces."""
+    kinds = layer_facts.facts(own, layers, None)
+    whole = layers
+    if kinds.full_layers is not None:
+        whole = kinds.full_layers + (kinds.window_layers or 0)
+    states = (kinds.state_layers or 0) * (layer_facts.mixer_parameters(own) or attention)
+    return states + (whole + (first(own, "next_token_layers") or 0)) * attention
 
 
 def _shared_experts(own: Config) -> int:
@@ -205,6 +215,9 @@ def _listed_dense(own: Config, layers: int) -> Iterator[int]:
         stated = own.get(key)
         if isinstance(stated, list):
             yield min(stated.count(entry), layers)
+    pattern = own.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and "E" in pattern:
+        yield max(layers - pattern.count("E"), 0)
     listed = own.get("mlp_only_layers")
     yield min(len(listed), layers) if isinstance(listed, list) else 0
 
@@ -213,7 +226,9 @@ def _expert_parameters(own: Config) -> int | None:
     """Parameters of all routed experts; None for a dense model, or if a width is not stated."""
     sizes = [first(own, fact) or 0 for fact in ("experts", "expert_size", "hidden_size")]
     _, mixed = _layers(own)
-    total = 3 * mixed * sizes[0] * sizes[1] * sizes[2]
+    kind = own.get("model_type")
+    matrices = keys()["matrices"].get(kind, 3) if isinstance(kind, str) else 3
+    total = matrices * mixed * sizes[0] * sizes[1] * sizes[2]
     return total if 0 < total < INTEGER_LIMIT else None
 
 

@@ -115,8 +115,23 @@ def _by_interval(own: Config, layers: int) -> Iterable[str]:
     return ()
 
 
+def mixer_parameters(own: Config) -> int | None:
+    """Parameters of one layer with a state; None if a size is not stated."""
+    sizes = _state_sizes(own)
+    return None if sizes is None else (first(own, "hidden_size") or 0) * (3 * sizes[0] + sizes[1])
+
+
 def _state(own: Config) -> int | None:
     """Elements of the state of one layer; None if a size is not stated."""
+    sizes = _state_sizes(own)
+    if sizes is None:
+        return None
+    inner, grouped, state, kernel = sizes
+    return (kernel - 1) * (inner + grouped) + inner * state
+
+
+def _state_sizes(own: Config) -> tuple[int, int, int, int] | None:
+    """Inner width, 2 x groups x state, state and kernel; None if a size is not stated."""
     hidden = first(own, "hidden_size") or 0
     for row in keys()["states"]:
         sizes = {
@@ -128,5 +143,5 @@ def _state(own: Config) -> int | None:
         if known.keys() == sizes.keys() and hidden:
             inner = known.get("expand", 0) * hidden or known["heads"] * known["head_dim"]
             state, groups = known.get("state", 0), known.get("groups", 0)
-            return (known["kernel"] - 1) * (inner + 2 * groups * state) + inner * state
+            return inner, 2 * groups * state, state, known["kernel"]
     return None

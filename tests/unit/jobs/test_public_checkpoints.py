@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec.api.checkpoint_facts import CheckpointFacts
-from specdec.jobs import inspection
+from specdec.jobs import configuration_facts, inspection
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 from specdec.tools.dry_run import configuration
@@ -75,6 +75,7 @@ def test_nonsense_is_refused_in_one_sentence_or_ignored(name: str, data: st.Data
             assert "not a positive number" in str(error)  # noqa: PT017
             assert "\n" not in str(error)  # noqa: PT017
         else:
+            configuration_facts.parameters(config)
             assert CheckpointFacts.model_validate(json.loads(json.dumps(facts.shown()))) == facts
 
 
