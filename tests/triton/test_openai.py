@@ -1,8 +1,6 @@
 """The official OpenAI client, through the endpoint, to real servers of every release."""
 
 import asyncio
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,27 +10,18 @@ from typing import Any
 import openai
 import pytest
 
-from cluster.processes import DEADLINE_SECONDS, until
-from specdec.client import BadRequestError, Client, Connection, Request
+from cluster.processes import until
+from specdec.client import BadRequestError, Client, Request
 from specdec.client.connection import of_url
-from specdec.client.dataset import Entry
 from specdec.client.load import Settings, measure
-from specdec.client.verification import Options, verify
 from specdec.triton.model_names import BLS
 from specdec.triton.repository import RepositoryPlan
+from support.openai_cases import LENGTH, PROMPT, Answer, EndpointCases, completion, template
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
 from triton.conftest import Serve
 
-PROMPT = "def read_lines(path):\n"
-LENGTH = 24
-TEMPLATE = (
-    "{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] %}"
-    "{{ raise_exception('unknown role ' ~ m.role) }}{% endif %}# {{ m.content }}\n{% endfor %}"
-)
-CHAT = [{"role": "system", "content": "code"}, {"role": "user", "content": "read lines"}]
-CHAT_PROMPT = "# code\n# read lines\n"
 Json = dict[str, Any]
 
 
@@ -44,15 +33,8 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("template") / "chat_template.jinja"
-    file.write_text(TEMPLATE, "utf-8")
-    return file
-
-
-@pytest.fixture(scope="module")
-def endpoint(server: Server, template: Path) -> Iterator[OpenAIEndpoint]:
-    options = ["--chat-template", str(template)]
+def endpoint(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAIEndpoint]:
+    options = ["--chat-template", str(template(tmp_path_factory.mktemp("template")))]
     with OpenAIEndpoint(server.url, PAIR / "target", options) as running:
         yield running
 
@@ -63,48 +45,33 @@ def client(endpoint: OpenAIEndpoint) -> Iterator[openai.OpenAI]:
         yield opened
 
 
-def expected(server: Server, prompt: str, **fields: Any) -> str:
-    with Client(server.url) as direct:
-        request = Request(prompt, max_tokens=LENGTH, draft_tokens=0, stream=False, **fields)
-        return direct.ask(request).text
+@pytest.fixture
+def another(newer_server: Server, server: Server) -> Iterator[OpenAIEndpoint]:
+    if server is not newer_server:
+        pytest.skip("covered by the newest release")
+    with OpenAIEndpoint(newer_server.url, PAIR / "target") as running:
+        yield running
 
 
-def streamed(client: openai.OpenAI, **fields: Any) -> tuple[str, list[Any]]:
-    options: Json = {"stream": True, "stream_options": {"include_usage": True}}
-    chunks = list(
-        client.completions.create(
-            model=MODEL, prompt=PROMPT, max_tokens=LENGTH, **options, **fields
-        )
-    )
-    return "".join(c.choices[0].text for c in chunks if c.choices), chunks
+@pytest.fixture(scope="module")
+def model() -> str:
+    return BLS
 
 
-def test_completion_equals_the_target_alone(server: Server, client: openai.OpenAI) -> None:
-    answer = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH)
-    assert answer.choices[0].text == expected(server, PROMPT)
-    assert answer.choices[0].finish_reason == "length"
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == LENGTH
-    assert answer.usage.prompt_tokens > 1
+@pytest.fixture(scope="module")
+def answer(server: Server) -> Answer:
+    """Return the target's text without drafts."""
+
+    def expected(prompt: str) -> str:
+        with Client(server.url) as direct:
+            request = Request(prompt, max_tokens=LENGTH, draft_tokens=0, stream=False)
+            return direct.ask(request).text
+
+    return expected
 
 
-def test_stream_gives_the_same_text_and_usage(server: Server, client: openai.OpenAI) -> None:
-    whole = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH)
-    text, chunks = streamed(client)
-    assert text == whole.choices[0].text
-    assert chunks[-2].choices[0].finish_reason == "length"
-    assert chunks[-1].usage is not None
-    assert whole.usage is not None
-    assert chunks[-1].usage.total_tokens == whole.usage.total_tokens
-
-
-def test_chat_answers_the_rendered_conversation(server: Server, client: openai.OpenAI) -> None:
-    create: Any = client.chat.completions.create
-    answer = create(model=MODEL, messages=CHAT, max_completion_tokens=LENGTH)
-    assert answer.choices[0].message.content == expected(server, CHAT_PROMPT)
-    chunks = list(create(model=MODEL, messages=CHAT, max_completion_tokens=LENGTH, stream=True))
-    deltas = [chunk.choices[0].delta.content or "" for chunk in chunks]
-    assert "".join(deltas) == answer.choices[0].message.content
+class TestEndpoint(EndpointCases):
+    """The cases of every model."""
 
 
 def test_acceptance_of_drafts_is_reported(
@@ -141,64 +108,10 @@ def test_seed_repeats_a_sampled_answer(client: openai.OpenAI) -> None:
     assert len(set(texts)) > 1
 
 
-def test_stop_string_is_cut(server: Server, client: openai.OpenAI) -> None:
-    plain = expected(server, PROMPT)
-    stop = plain[4:7]
-    for text in (
-        client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH, stop=stop)
-        .choices[0]
-        .text,
-        streamed(client, stop=[stop, "absent"])[0],
-    ):
-        assert text == plain[: plain.index(stop)]
-
-
-def test_log_probabilities_are_those_of_the_text(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH, logprobs=0)
-    values = answer.choices[0].logprobs
-    assert values is not None
-    assert values.tokens is not None
-    assert values.token_logprobs is not None
-    assert "".join(values.tokens) == answer.choices[0].text
-    assert len(values.token_logprobs) == LENGTH
-    assert max(values.token_logprobs) <= 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "status", "code", "sentence"),
-    [
-        ({"prompt": "x " * 3000}, 400, "context_length_exceeded", "limit of"),
-        ({"extra_body": {"num_draft_tokens": 99}}, 400, None, "num_draft_tokens is 99"),
-        ({"model": "other"}, 404, "model_not_found", "set it to tiny"),
-        ({"prompt": "y" * (5 << 20)}, 413, "request_too_large", "send a shorter request"),
-    ],
-    ids=["context", "draft", "model", "body"],
-)
 @pytest.mark.parametrize("stream", [False, True])
-def test_refusal_is_an_error_of_the_client(
-    client: openai.OpenAI, fields: Json, status: int, code: str | None, sentence: str, stream: bool
-) -> None:
-    create: Any = client.completions.create
-    with pytest.raises(openai.APIStatusError) as caught:
-        create(**{"model": MODEL, "prompt": PROMPT, "stream": stream, **fields})
-    assert (caught.value.status_code, caught.value.code) == (status, code)
-    assert sentence in caught.value.message
-    assert "Traceback" not in caught.value.message
-
-
-def test_template_refuses_a_role(client: openai.OpenAI) -> None:
-    create: Any = client.chat.completions.create
-    messages = [*CHAT, {"role": "tool", "content": "5", "tool_call_id": "c"}]
-    with pytest.raises(openai.BadRequestError, match=r"unknown role tool"):
-        create(model=MODEL, messages=messages)
-
-
-def test_models_health_and_metrics(client: openai.OpenAI, endpoint: OpenAIEndpoint) -> None:
-    assert [model.id for model in client.models.list()] == [MODEL]
-    assert endpoint.get("/health/live") == "live"
-    page = endpoint.get("/metrics")
-    assert re.search(r'requests_total\{path="/v1/completions",status="200"\} [1-9]', page)
-    assert "specdec_openai_requests_in_flight 0.0" in page
+def test_draft_length_above_the_limit_is_refused(client: openai.OpenAI, stream: bool) -> None:
+    with pytest.raises(openai.BadRequestError, match="num_draft_tokens is 99"):
+        completion(client, stream=stream, extra_body={"num_draft_tokens": 99})
 
 
 def test_disconnect_ends_the_request(serve: Serve, newer_plan: RepositoryPlan) -> None:
@@ -216,20 +129,6 @@ def test_disconnect_ends_the_request(serve: Serve, newer_plan: RepositoryPlan) -
         until(lambda: 'status="499"} 1.0' in metrics(), metrics)
 
 
-def test_sigterm_waits_for_a_stream(newer_server: Server) -> None:
-    with (
-        OpenAIEndpoint(newer_server.url, PAIR / "target") as running,
-        openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as opened,
-    ):
-        stream = opened.completions.create(model=MODEL, prompt=PROMPT, max_tokens=200, stream=True)
-        first = next(iter(stream))
-        running.process.terminate()
-        rest = list(stream)
-        assert running.process.wait(DEADLINE_SECONDS) == 0
-    assert first.choices[0].finish_reason is None
-    assert rest[-1].choices[0].finish_reason == "length"
-
-
 def test_unusable_setting_is_one_sentence(newer_server: Server, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jinja"
     broken.write_text("{% for %}", "utf-8")
@@ -238,69 +137,16 @@ def test_unusable_setting_is_one_sentence(newer_server: Server, tmp_path: Path) 
         running.__enter__()
 
 
-@pytest.mark.parametrize(
-    ("size", "sentence"),
-    [(60_000, "no JSON that can be read"), (200_000, "more than 65536 JSON values")],
-)
-def test_hostile_bodies_do_not_reach_the_server(
-    newer_server: Server,
-    server: Server,
-    endpoint: OpenAIEndpoint,
-    client: openai.OpenAI,
-    size: int,
-    sentence: str,
-) -> None:
-    if server is not newer_server:
-        pytest.skip("covered by the newest release")
-    with pytest.raises(openai.BadRequestError, match=sentence):
-        client.post("/completions", cast_to=object, content=b"[" * size)
-    answer = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=1)
-    assert json.loads(answer.model_dump_json())["object"] == "text_completion"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_our_client_speaks_to_the_endpoint(
-    server: Server, endpoint: OpenAIEndpoint, stream: bool
-) -> None:
-    request = Request(PROMPT, "", max_tokens=LENGTH, stream=stream, token_counts=True)
+def test_our_client_counts_draft_tokens(server: Server, endpoint: OpenAIEndpoint) -> None:
     with Client(endpoint.url) as ours:
-        answer = ours.ask(request)
-        chat = ours.ask(Request("read lines", MODEL, max_tokens=LENGTH, chat=True, stream=stream))
-    assert answer.text == expected(server, PROMPT)
-    assert int(answer.optional_outputs["num_output_tokens"].sum()) == LENGTH
+        counts = ours.ask(Request(PROMPT, "", max_tokens=LENGTH, stream=False)).counts
     with Client(server.url) as direct:
         drafts = direct.ask(Request(PROMPT, max_tokens=LENGTH, stream=False)).counts
     # The oldest release counts no draft tokens.
-    assert answer.counts == drafts
-    assert chat.text == expected(server, "# read lines\n")
+    assert counts == drafts
 
 
-def test_our_client_names_the_models_of_the_endpoint(endpoint: OpenAIEndpoint) -> None:
-    with Client(endpoint.url) as ours, pytest.raises(BadRequestError, match=f"one of: {MODEL}"):
-        ours.ask(Request(PROMPT, "other"))
-
-
-def test_the_benchmark_compares_the_endpoint_with_a_service(
-    server: Server, endpoint: OpenAIEndpoint
-) -> None:
-    settings = Settings(model="", requests=2, output_tokens=12, resamples=100)
-    baseline = Connection(f"127.0.0.1:{server.http_port}")
-    report = asyncio.run(measure(of_url(endpoint.url), settings, baseline=baseline))
-    [level] = report.levels
-    [arm] = level.speculative
-    assert (report.errors, report.model, report.baseline_model) == (0, MODEL, BLS)
-    assert arm.output_tokens_counted
-    assert arm.speedup_percent is not None
-    again = replace(settings, baseline_model="")
+def test_benchmark_refuses_the_measured_service_as_its_baseline(endpoint: OpenAIEndpoint) -> None:
+    settings = Settings(model="", requests=2, output_tokens=12, resamples=100, baseline_model="")
     with pytest.raises(BadRequestError, match="the measured service itself"):
-        asyncio.run(measure(of_url(endpoint.url), again, baseline=of_url(endpoint.url)))
-
-
-def test_verification_compares_the_endpoint_with_a_service(
-    server: Server, endpoint: OpenAIEndpoint
-) -> None:
-    options = Options(model="", max_tokens=LENGTH)
-    baseline = Connection(server.url)
-    compared = verify([Entry(PROMPT)], options, of_url(endpoint.url), baseline=baseline)
-    result = asyncio.run(compared)
-    assert (result.prompts, result.matched, result.failures) == (1, 1, ())
+        asyncio.run(measure(of_url(endpoint.url), settings, baseline=of_url(endpoint.url)))

@@ -18,6 +18,7 @@ from specdec.triton import vllm
 from specdec.triton.layout import PLAIN
 from specdec.triton.model_names import VLLM
 from specdec.triton.probes import programs
+from support.openai_cases import LENGTH, PROMPT, Answer, EndpointCases, completion, template
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
@@ -27,8 +28,6 @@ from support.vllm_triton import serving
 from triton.probed_pod import Pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=3)]
-PROMPT = "def read_lines(path):\n"
-LENGTH = 24
 # The pod leaves its Service within this time: a period of the readiness probe, and a run of it.
 LEAVES_SECONDS = 15.0
 
@@ -59,22 +58,43 @@ def pod(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Pod:
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[openai.OpenAI]:
-    options = ["--kind", "vllm", "--metrics-url", f"127.0.0.1:{server.metrics_port}"]
-    with (
-        OpenAIEndpoint(server.url, PAIR / "target", options) as running,
-        openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as opened,
-    ):
+def options(server: Server, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the options of an endpoint in front of the model."""
+    file = template(tmp_path_factory.mktemp("template"))
+    metrics_url = f"127.0.0.1:{server.metrics_port}"
+    return ["--kind", "vllm", "--metrics-url", metrics_url, "--chat-template", str(file)]
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server, options: list[str]) -> Iterator[OpenAIEndpoint]:
+    with OpenAIEndpoint(server.url, PAIR / "target", options) as running:
+        yield running
+
+
+@pytest.fixture
+def another(server: Server, options: list[str]) -> Iterator[OpenAIEndpoint]:
+    with OpenAIEndpoint(server.url, PAIR / "target", options) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(endpoint: OpenAIEndpoint) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=endpoint.url, api_key="none", max_retries=0) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def expected(server: Server) -> str:
-    with Client(server.url) as direct:
-        answer = direct.ask(Request(PROMPT, VLLM, max_tokens=LENGTH, stream=False))
-    assert answer.counts is not None
-    assert 0 < answer.counts.accepted < answer.counts.drafted
-    return answer.text
+def model() -> str:
+    return VLLM
+
+
+@pytest.fixture(scope="module")
+def answer(server: Server) -> Answer:
+    def expected(prompt: str) -> str:
+        with Client(server.url) as direct:
+            return direct.ask(Request(prompt, VLLM, max_tokens=LENGTH, stream=False)).text
+
+    return expected
 
 
 def test_probes_succeed(pod: Pod) -> None:
@@ -83,42 +103,27 @@ def test_probes_succeed(pod: Pod) -> None:
     assert pod.probe("liveness") == ""
 
 
+class TestEndpoint(EndpointCases):
+    """The cases of every model."""
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_endpoint_gives_the_models_text_and_counts(
-    client: openai.OpenAI, expected: str, stream: bool
-) -> None:
-    create: Any = client.completions.create
-    extra: dict[str, Any] = {"extra_body": {"include_metrics": True}}
-    if stream:
-        extra["stream_options"] = {"include_usage": True}
-    answer = create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH, stream=stream, **extra)
-    parts = list(answer) if stream else [answer]
-    choices = [part.choices[0] for part in parts if part.choices]
-    assert "".join(choice.text for choice in choices) == expected
-    assert choices[-1].finish_reason == "length"
-    assert parts[-1].usage.completion_tokens == LENGTH
-    counts = parts[-1].metrics["speculative_decoding"]
+def test_answers_have_counts_of_drafts(client: openai.OpenAI, stream: bool) -> None:
+    answer = completion(client, stream=stream, extra_body={"include_metrics": True})
+    last = answer[-1] if stream else answer
+    counts = last.metrics["speculative_decoding"]
     assert 0 < counts["num_accepted_draft_tokens"] < counts["num_draft_tokens"]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_stop_string_is_cut(client: openai.OpenAI, expected: str, stream: bool) -> None:
-    stop = expected[10:14]
-    create: Any = client.completions.create
-    answer = create(model=MODEL, prompt=PROMPT, max_tokens=LENGTH, stop=stop, stream=stream)
-    choices = [part.choices[0] for part in (answer if stream else [answer])]
-    assert "".join(choice.text for choice in choices) == expected[: expected.index(stop)]
-    assert choices[-1].finish_reason == "stop"
-
-
-def test_log_probabilities_are_those_of_the_text(client: openai.OpenAI, expected: str) -> None:
-    answer = client.completions.create(
-        model=MODEL, prompt=PROMPT, max_tokens=LENGTH, logprobs=0
-    ).choices[0]
-    assert answer.logprobs is not None
-    values = answer.logprobs.token_logprobs or []
-    assert len(values) == LENGTH
-    assert all(value <= 0 for value in values)
+def test_client_that_leaves_ends_its_request(
+    client: openai.OpenAI, endpoint: OpenAIEndpoint
+) -> None:
+    asked: dict[str, Any] = {"model": MODEL, "prompt": PROMPT, "max_tokens": 200}
+    with client.completions.create(**asked, stream=True) as stream:
+        next(iter(stream))
+    until(lambda: 'status="499"} 1.0' in endpoint.get("/metrics"), lambda: "it is not counted")
+    idle = "specdec_openai_requests_in_flight 0.0"
+    until(lambda: idle in endpoint.get("/metrics"), lambda: "the request goes on")
 
 
 def test_field_that_the_model_does_not_read_is_refused(client: openai.OpenAI) -> None:
@@ -126,8 +131,8 @@ def test_field_that_the_model_does_not_read_is_refused(client: openai.OpenAI) ->
         client.completions.create(model=MODEL, prompt=PROMPT, extra_body={"num_draft_tokens": 2})
 
 
-def test_metrics_count_drafts(server: Server, expected: str) -> None:
-    assert expected
+def test_metrics_count_drafts(server: Server, answer: Answer) -> None:
+    assert answer(PROMPT)
     url = f"127.0.0.1:{server.metrics_port}"
     # The model copies the engine's counters twice a second.
     until(lambda: metrics.read(url).accepted > 0, lambda: "no accepted draft tokens")
