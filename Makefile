@@ -102,7 +102,7 @@ cluster-down: setup ## stop the cluster of cluster-up
 e2e: setup programs ## run only the tests on the real node (Linux, root)
 	$(BIN)/python -m pytest tests/e2e
 
-bench: setup ## measure against the goals: NAME=bls, client, drafting, loop, openai, operator, plan or command
+bench: setup ## measure against the goals: NAME=bls, client, command, drafting, loop, openai, operator, plan or vllm
 	@test -f tests/bench/$(NAME).py || { \
 	  echo "make: no benchmark $(NAME); set NAME to one of:" \
 	       "$(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 2; }

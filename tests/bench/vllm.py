@@ -9,32 +9,40 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from specdec.triton import vllm
 from specdec.triton.model_names import VLLM
 from support.bench_report import Report
+from support.processor_time import processor_seconds
 from support.shipped_pair import PAIR
 from support.triton_client import Arrays, ask
 from support.triton_server import Server
-from support.vllm_generate import SMALL, TARGET
 from support.vllm_tests import alone, installed
-from support.vllm_triton import executable
+from support.vllm_triton import DRAFTS, engines, repository, started
 
-LENGTH = 4
 TOKENS = 128
 CLIENTS = 16
-_DRAFTS = {
-    "method": "draft_model",
-    "model": str(PAIR / "draft"),
-    "num_speculative_tokens": LENGTH,
-}
+ALONE = 12  # requests of the single client in a turn
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a server did in a turn.
+
+    Attributes:
+        speed: tokens per second of all clients.
+        costs: milliseconds of a processor for a token, by process.
+    """
+
+    speed: float
+    costs: Mapping[str, float]
 
 
 def main() -> int:
@@ -43,41 +51,53 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     report = Report()
     runs: int = parser.parse_args().runs
-    with alone(), _server({}) as plain, _server({"speculative_config": _DRAFTS}) as drafted:
+    with alone(), _server(None) as plain, _server(DRAFTS) as drafted:
         for server in (plain, drafted):
-            speed(server, CLIENTS)
+            turn(server, CLIENTS)
         for clients, goal in ((1, 1.2), (CLIENTS, None)):
-            turns = [(speed(plain, clients), speed(drafted, clients)) for _ in range(runs)]
-            name = f"vllm.clients_{clients}"
-            report.figure(f"{name}_plain", [a for a, _ in turns], "tokens/s", better="higher")
-            report.figure(f"{name}_drafts", [b for _, b in turns], "tokens/s", better="higher")
-            ratios = [b / a for a, b in turns]
-            report.figure(f"{name}_speedup", ratios, "ratio", goal=goal, better="higher")
+            turns = [(turn(plain, clients), turn(drafted, clients)) for _ in range(runs)]
+            _report(report, f"vllm.clients_{clients}", turns, goal)
     report.figure("vllm.machine_load", [os.getloadavg()[0]], "processes")
     return report.exit_status()
 
 
-def speed(server: Server, clients: int) -> float:
-    """Return the tokens per second of all clients, with two requests each."""
-    prompts = _prompts()[: 2 * clients] if clients > 1 else _prompts()[:12]
+def _report(
+    report: Report, name: str, turns: Sequence[tuple[Turn, Turn]], goal: float | None
+) -> None:
+    """Print the speeds, and the processor time, which other programs hardly change."""
+    for kind, own in zip(("plain", "drafts"), zip(*turns, strict=True), strict=True):
+        report.figure(f"{name}_{kind}", [t.speed for t in own], "tokens/s", better="higher")
+        for process in own[0].costs:
+            costs = [t.costs[process] for t in own]
+            report.figure(f"{name}_{kind}_{process}", costs, "ms/token")
+    ratios = [drafts.speed / plain.speed for plain, drafts in turns]
+    report.figure(f"{name}_speedup", ratios, "ratio", goal=goal, better="higher")
+    costs = [plain.costs["engine"] / drafts.costs["engine"] for plain, drafts in turns]
+    report.figure(f"{name}_engine_speedup", costs, "ratio", better="higher")
+
+
+def turn(server: Server, clients: int) -> Turn:
+    """Let clients send their requests, two each, or ALONE of a single client."""
+    prompts = _prompts()[: 2 * clients if clients > 1 else ALONE]
+    (engine,) = engines(server)
+    processes = {"engine": engine, "model": server.process_of(VLLM)}
+    before = {name: processor_seconds(pid) for name, pid in processes.items()}
     begun = time.perf_counter()
     with ThreadPoolExecutor(clients) as threads:
         parts = threads.map(lambda prompt: ask(server.url, VLLM, **_inputs(prompt))[-1], prompts)
         tokens = sum(int(part["num_output_tokens"][0]) for part in parts)
-    return tokens / (time.perf_counter() - begun)
+    speed = tokens / (time.perf_counter() - begun)
+    seconds = {name: processor_seconds(pid) - before[name] for name, pid in processes.items()}
+    return Turn(speed, {name: value / tokens * 1e3 for name, value in seconds.items()})
 
 
 @contextmanager
-def _server(arguments: dict[str, Any]) -> Iterator[Server]:
-    files = vllm.files(vllm.VllmPlan(json.dumps(SMALL | TARGET | arguments)))
-    with tempfile.TemporaryDirectory(prefix="vllm-") as name:
-        folder = Path(name)
-        environment = {
-            **installed().environment(folder / "caches"),
-            "VLLM_RPC_BASE_PATH": name,
-        }
-        with Server(executable(installed(), folder), files, folder, env=environment) as server:
-            yield server
+def _server(drafts: Mapping[str, Any] | None) -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory(prefix="vllm-") as folder,
+        started(installed(), repository(drafts), Path(folder)) as server,
+    ):
+        yield server
 
 
 def _prompts() -> list[str]:

@@ -33,13 +33,18 @@ class RefusedError(Exception):
 class Stream:
     """A streamed answer to a request; a test iterates over its parts or cancels it."""
 
-    def __init__(self, url: str, model: str, values: Mapping[str, Any]) -> None:
+    def __init__(
+        self, url: str, model: str, values: Mapping[str, Any], request_id: str = ""
+    ) -> None:
         self._client = grpc.InferenceServerClient(url)
         self._replies: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._ended = False
         self._client.start_stream(lambda result, error: self._replies.put((result, error)))
         self._client.async_stream_infer(
-            model, request_inputs(values), enable_empty_final_response=True
+            model,
+            request_inputs(values),
+            request_id=request_id,
+            enable_empty_final_response=True,
         )
 
     def __iter__(self) -> Iterator[Arrays]:
@@ -71,22 +76,22 @@ class Stream:
 
 
 @contextmanager
-def stream(url: str, model: str, **values: Any) -> Iterator[Stream]:
+def stream(url: str, model: str, *, request_id: str = "", **values: Any) -> Iterator[Stream]:
     """Send a request; yield its answer, which the test reads part by part."""
-    opened = Stream(url, model, values)
+    opened = Stream(url, model, values, request_id)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def ask(url: str, model: str, **values: Any) -> list[Arrays]:
+def ask(url: str, model: str, *, request_id: str = "", **values: Any) -> list[Arrays]:
     """Send a request; return all parts of its answer.
 
     Raises:
         RefusedError: with the server's message.
     """
-    with stream(url, model, **values) as parts:
+    with stream(url, model, request_id=request_id, **values) as parts:
         return list(parts)
 
 

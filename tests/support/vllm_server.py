@@ -4,10 +4,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+import httpx
 
 from cluster.errors import ClusterError
 from cluster.processes import DEADLINE_SECONDS, until
@@ -121,7 +122,6 @@ class VllmServer:
         if self._process.poll() is not None:
             return True
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
+            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+        except httpx.TransportError:
             return False

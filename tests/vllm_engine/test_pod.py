@@ -1,11 +1,9 @@
 """A pod with vLLM in Triton: its probes, our endpoint in front of it, and an engine that dies."""
 
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -14,7 +12,6 @@ import pytest
 from cluster.processes import until
 from specdec.client import Client, Request, metrics
 from specdec.servers.vllm.serving import TOKEN
-from specdec.triton import vllm
 from specdec.triton.layout import PLAIN
 from specdec.triton.model_names import VLLM
 from specdec.triton.probes import programs
@@ -22,9 +19,8 @@ from support.openai_cases import LENGTH, PROMPT, Answer, EndpointCases, completi
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
-from support.vllm_generate import SMALL, TARGET
 from support.vllm_tests import installed
-from support.vllm_triton import serving
+from support.vllm_triton import DRAFTS, engines, repository, serving
 from triton.probed_pod import Pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=3)]
@@ -34,10 +30,8 @@ LEAVES_SECONDS = 15.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    draft = {"method": "draft_model", "model": str(PAIR / "draft"), "num_speculative_tokens": 4}
-    arguments = SMALL | TARGET | {"speculative_config": draft}
-    files = vllm.files(vllm.VllmPlan(arguments=json.dumps(arguments)))
-    with serving(installed(), files, tmp_path_factory.mktemp("server")) as running:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(installed(), repository(DRAFTS), folder) as running:
         yield running
 
 
@@ -143,14 +137,8 @@ def test_metrics_count_drafts(server: Server, answer: Answer) -> None:
 
 def test_dead_engine_fails_readiness_and_liveness(pod: Pod) -> None:
     """Last, because it ends the engine."""
-    engines = [
-        pid
-        for pid in pod.server.processes()
-        if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert engines
-    for pid in engines:
-        os.kill(pid, signal.SIGKILL)
+    (engine,) = engines(pod.server)
+    os.kill(engine, signal.SIGKILL)
     began = time.monotonic()
     until(lambda: bool(pod.probe("readiness")), lambda: "still ready")
     assert time.monotonic() - began < LEAVES_SECONDS

@@ -4,11 +4,11 @@ import json
 import os
 import re
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from cluster.processes import until
@@ -29,20 +29,14 @@ def server(tmp_path: Path) -> Iterator[VllmServer]:
 
 def _complete(server: VllmServer, prompt: str) -> Any:
     body = {"model": "pair", "prompt": prompt, "max_tokens": 32, "temperature": 0}
-    request = urllib.request.Request(
-        f"{server.url}/v1/completions",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
+    response = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+    return response.raise_for_status().json()
 
 
 def test_server_completes_with_drafts_and_ends_with_its_engine(server: VllmServer) -> None:
     answer = _complete(server, "def add(a, b):\n")
     assert answer["usage"]["completion_tokens"] == 32
-    with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as response:
-        metrics = response.read().decode()
+    metrics = httpx.get(f"{server.url}/metrics", timeout=60).text
     counts = re.findall(
         r'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{.*position="(\d)".*\} (\S+)$',
         metrics,

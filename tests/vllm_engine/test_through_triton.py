@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,11 @@ from typing import Any
 import pytest
 
 from cluster.processes import until
-from specdec.triton import vllm
-from specdec.triton.model_names import VLLM
 from support import vllm_heads
-from support.shipped_pair import PAIR
 from support.triton_server import Server
-from support.vllm_generate import NEW_TOKENS, SMALL, TARGET, Generated
+from support.vllm_generate import NEW_TOKENS, Generated
 from support.vllm_tests import installed
-from support.vllm_triton import serving
+from support.vllm_triton import DRAFTS, generate, repository, serving
 
 Ids = list[int]
 FEW = 12
@@ -29,7 +25,7 @@ _POSITION = re.compile(
 
 def _speculation(method: str, folder: Path) -> dict[str, Any]:
     if method == "draft_model":
-        return {"model": str(PAIR / "draft"), "num_speculative_tokens": 4}
+        return DRAFTS
     if method == "ngram":
         lookup = {"prompt_lookup_min": 2, "prompt_lookup_max": 4}
         return {"num_speculative_tokens": 4, **lookup}
@@ -53,36 +49,27 @@ def server(
 ) -> Iterator[tuple[Server, int]]:
     """Yield a server of a method, and its draft length. `plain` comes first: it needs the lock."""
     speculation = {"method": request.param, **_speculation(request.param, tmp_path / "heads")}
-    arguments = SMALL | TARGET | {"speculative_config": speculation}
-    files = vllm.files(vllm.VllmPlan(arguments=json.dumps(arguments)))
     folder = tmp_path / "server"
     folder.mkdir()
-    with serving(installed(), files, folder) as running:
+    with serving(installed(), repository(speculation), folder) as running:
         yield running, speculation["num_speculative_tokens"]
 
 
 def _ask(server: Server, prompt: Ids) -> Any:
     sampling = {"max_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True}
-    body = {
-        "input_ids": prompt,
-        "sampling_parameters": json.dumps(sampling),
-        "return_token_ids": True,
-        "exclude_input_in_output": True,
-    }
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{server.http_port}/v2/models/{VLLM}/generate",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
+    response = generate(
+        server,
+        input_ids=prompt,
+        sampling_parameters=json.dumps(sampling),
+        return_token_ids=True,
+        exclude_input_in_output=True,
     )
-    with urllib.request.urlopen(request, timeout=120) as response:
-        return json.load(response)
+    return response.raise_for_status().json()
 
 
 def _accepted_by_position(server: Server, length: int) -> Ids:
     """Return vLLM's counters on Triton's metrics port."""
-    url = f"http://127.0.0.1:{server.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=60) as response:
-        samples = _POSITION.findall(response.read().decode())
+    samples = _POSITION.findall(server.get_metrics())
     counts = [0] * length
     for labels, count in samples:
         position = re.search(r'position="(\d+)"', labels)

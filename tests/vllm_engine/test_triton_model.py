@@ -1,27 +1,21 @@
 """The Triton model of vLLM on a tritonserver: streams, limits, refusals, and a dead engine."""
 
-import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cluster.processes import until
 from specdec.images.serving import alive
-from specdec.triton import vllm
 from specdec.triton.model_names import VLLM
-from support.shipped_pair import PAIR
-from support.triton_client import Arrays, RefusedError, ask, stream
-from support.triton_server import Server, command_of
-from support.vllm_generate import SMALL, TARGET
+from support.triton_client import Arrays, RefusedError, ask, stream, text
+from support.triton_server import Server
 from support.vllm_tests import installed
-from support.vllm_triton import serving
+from support.vllm_triton import DRAFTS, PROMPT, engines, inputs, repository, serving
 
-PROMPT = "def add(a, b):\n"
 # Server, model and engine: 2 GiB.
 pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=2)]
 
@@ -29,25 +23,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=2
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield a server of the pair, whose engine the last test kills."""
-    drafts = {"method": "draft_model", "model": str(PAIR / "draft"), "num_speculative_tokens": 4}
-    arguments = SMALL | TARGET | {"speculative_config": drafts}
-    files = vllm.files(vllm.VllmPlan(json.dumps(arguments)))
-    with serving(installed(), files, tmp_path_factory.mktemp("server")) as running:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(installed(), repository(DRAFTS), folder) as running:
         yield running
-
-
-def inputs(max_tokens: int = 32, sampling: dict[str, Any] | None = None, **given: Any) -> Arrays:
-    """Return the inputs of a greedy request, each with one value."""
-    sampling = {"temperature": 0, "max_tokens": max_tokens, **(sampling or {})}
-    values = {"text_input": PROMPT, "sampling_parameters": json.dumps(sampling), **given}
-    return {
-        name: np.array([v.encode()], np.object_) if isinstance(v, str) else np.array([v])
-        for name, v in values.items()
-    }
-
-
-def text(parts: list[Arrays]) -> str:
-    return b"".join(part["text_output"][0] for part in parts).decode()
 
 
 def test_stream_has_the_text_of_the_whole_answer(server: Server) -> None:
@@ -124,12 +102,11 @@ def test_cancelled_request_ends_in_the_engine(server: Server) -> None:
 
 def test_killed_engine_fails_its_requests_and_ends_the_model(server: Server) -> None:
     long = inputs(240, sampling={"ignore_eos": True}, stream=True)
-    engine = [p for p in server.processes() if b"EngineCore" in command_of(p)]
-    assert len(engine) == 1
+    (engine,) = engines(server)
     with stream(server.url, VLLM, **long) as parts:
         replies = iter(parts)
         next(replies)
-        os.kill(engine[0], signal.SIGKILL)
+        os.kill(engine, signal.SIGKILL)
         with pytest.raises(RefusedError, match="its process ended during the call; try again"):
             list(replies)
     # The readiness probe fails at its first run.
