@@ -52,20 +52,6 @@ def repository(
     return vllm.files(vllm.VllmPlan(json.dumps(values), **(plan or {})))
 
 
-def patched(files: Mapping[str, str]) -> dict[str, str]:
-    """Return a repository whose engine samples correctly with drafts; see `vllm_temperatures`."""
-    folder, name = f"{VLLM}/1", "vllm_temperatures"
-    program = Path(__file__).with_name(f"{name}.py").read_text("utf-8")
-    arguments = json.loads(files[f"{folder}/{vllm.ARGUMENTS}"])
-    arguments["worker_extension_cls"] = f"{name}.Extension"
-    changed = {
-        f"{folder}/{name}.py": program,
-        f"{folder}/{vllm.ARGUMENTS}": json.dumps(arguments),
-        f"{folder}/model.py": files[f"{folder}/model.py"] + f"\nimport {name}  # noqa\n",
-    }
-    return {**files, **changed}
-
-
 @contextmanager
 def serving(
     installation: Installation, files: Mapping[str, str], folder: Path, **options: Any

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from tritonclient.grpc import model_config_pb2
 
+from cluster.processes import until
 from specdec.triton.vllm import VllmPlan, files
 from support.payload import MODELS
 
@@ -23,7 +24,7 @@ from specdec_vllm.draft_counts import (  # type: ignore[import-not-found]
     DraftCounts,
     Source,
 )
-from specdec_vllm.metrics import Exporter  # type: ignore[import-not-found]
+from specdec_vllm.metrics import Copies, Exporter  # type: ignore[import-not-found]
 
 KNOWN = ("max_tokens", "temperature", "stop", "n")
 
@@ -88,6 +89,16 @@ def test_parameters_of_the_request_are_used_without_the_tensor() -> None:
         ({"text_input": ""}, "text_input is empty: send at least one token"),
         ({"text_input": "a", "sampling_parameters": "{"}, "is no JSON"),
         ({"text_input": "a", "sampling_parameters": "[1]"}, "is no JSON object: send an object"),
+        ({"text_input": "a", "sampling_parameters": "[" * 10**5}, "is no JSON"),
+        (
+            {"text_input": "a", "sampling_parameters": " " * 2**22},
+            "4194304 characters: send at most",
+        ),
+        ({"text_input": "a", "sampling_parameters": '{"n": NaN}'}, "NaN: send a finite number"),
+        ({"text_input": "a", "sampling_parameters": '{"n": 1e999}'}, "send a finite number"),
+        ({"text_input": "a", "sampling_parameters": f'{{"n": {2**63}}}'}, "integers of 64 bits"),
+        ({"text_input": "a", "sampling_parameters": '{"lora_name": []}'}, "which is no text"),
+        ({"input_ids": -1}, "input_ids has -1: send token ids"),
         (
             {"text_input": "a", "sampling_parameters": '{"beams": 2}'},
             "unknown sampling parameter beams: remove it; known are lora_name, max_tokens, n",
@@ -195,3 +206,20 @@ def test_metrics_are_copied_when_they_change() -> None:
     assert made[0].labels == {"engine": "0", "model": "vllm_model"}
     assert made[0].calls == [2.0, 3.0]
     assert made[1].value == 0.0
+
+
+def test_requests_are_counted_at_once() -> None:
+    made: list[Metric] = []
+
+    def create(name: str, text: str, counts: bool, labels: dict[str, str]) -> Metric:
+        made.append(Metric(name, labels))
+        return made[-1]
+
+    copies = Copies(Exporter(list, create, {"model": "vllm_model"}), pytest.fail)
+    copies.began()
+    copies.began()
+    until(lambda: bool(made) and made[0].value == 2, lambda: f"{made} is not 2")
+    copies.ended()
+    copies.close()
+    assert [(metric.name, metric.value) for metric in made] == [("specdec_requests_in_flight", 1)]
+    assert made[0].labels == {"model": "vllm_model"}

@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import triton_python_backend_utils as pb_utils
 
@@ -32,10 +32,12 @@ from specdec_vllm.requests import Request, RequestError  # noqa: E402
 from specdec_vllm.senders import Sender, Senders  # noqa: E402
 
 _ADAPTERS = "multi_lora.json"
+# Requests that may wait if `max_queue_size` of config.pbtxt is absent.
+_QUEUE = 1000
+# How vLLM finishes a request that failed.
+_ERROR = "error"
 _CANCELLED = "Request cancelled by client"
 _DEAD = "the engine of vLLM has failed: its process ended during the call; try again later"
-# Of a request that is at fault; the second is vLLM's, whose name is in no older release.
-_CLIENT_ERRORS = ("ValueError", "VLLMClientError")
 # Time for the errors of requests in flight to leave, before this process ends.
 _LAST_SECONDS = 5.0
 
@@ -66,15 +68,20 @@ class TritonPythonModel:
     def _start(self, folder: Path, instance: int, args: dict[str, str]) -> None:
         # They need vLLM, which the image may lack.
         from prometheus_client import REGISTRY
-        from specdec_vllm import sampling
+        from specdec_vllm import errors, sampling
 
-        self._sampling = sampling
+        self._errors, self._sampling = errors, sampling
         drafts = self._engine.drafts is not Source.ZERO
+        queue = self._config.get("dynamic_batching", {}).get("default_queue_policy", {})
+        # Triton's own queue stays empty, because the engine takes each request immediately.
+        self._most = self._engine.max_num_seqs + int(queue.get("max_queue_size") or _QUEUE)
         self._greedy_only = drafts and sampling.samples_wrong()
         if self._greedy_only:
             _log("this build of vLLM samples wrongly with draft tokens: only greedy requests run")
         path = folder / _ADAPTERS
         self._adapters = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        for name in self._adapters:
+            self._engine.load(self._adapter(name))
         labels = {"model": args["model_name"], "version": args["model_version"]}
         # Processes of one model share Triton's registry.
         own = {"engine": str(instance)} if instance else {}
@@ -96,7 +103,7 @@ class TritonPythonModel:
             name = request.request_id()
             try:
                 if self._dead:
-                    _fail(sender, RuntimeError(_DEAD))
+                    _refuse(sender, _DEAD, pb_utils.TritonError.UNAVAILABLE)
                     continue
                 if requests.stops(tensors):
                     self._stop(name)
@@ -105,12 +112,18 @@ class TritonPythonModel:
                 parameters = "" if "sampling_parameters" in tensors else request.parameters()
                 known = self._sampling.KNOWN
                 asked = requests.read(tensors, parameters, known, streams=self._streams)
+                self._copies.began()
+                sender.sent = self._copies.ended
                 self._engine.loop.call_soon_threadsafe(self._begin, asked, name, sender)
             except Exception as error:  # noqa: BLE001 - the other requests go on
-                _fail(sender, error)
+                self._fail(sender, error)
 
     def _begin(self, request: Request, name: str, sender: Sender) -> None:
         loop = self._engine.loop
+        if len(self._tasks) >= self._most:
+            text = f"{self._most} requests are in flight, and no more fit: try again later"
+            _refuse(sender, text, pb_utils.TritonError.UNAVAILABLE)
+            return
         task = loop.create_task(self._answer(request, sender))
         self._tasks[task] = name
         task.add_done_callback(self._tasks.pop)
@@ -132,19 +145,31 @@ class TritonPythonModel:
         try:
             await self._generate(request, sender)
         except asyncio.CancelledError:
-            _fail(sender, None)
+            _refuse(sender, _CANCELLED, pb_utils.TritonError.CANCELLED)
         except Exception as error:  # noqa: BLE001 - the other requests go on
-            _fail(sender, error)
+            self._fail(sender, error)
+
+    def _fail(self, sender: Sender, error: Exception) -> None:
+        codes = pb_utils.TritonError
+        if isinstance(error, self._errors.DEAD):
+            _refuse(sender, _DEAD, codes.UNAVAILABLE)
+        elif isinstance(error, self._errors.CLIENT):
+            _refuse(sender, one_line(error), codes.INVALID_ARG)
+        else:
+            text = f"the request failed: {one_line(error)}"
+            _log(text)
+            _refuse(sender, text, codes.INTERNAL)
 
     async def _generate(self, request: Request, sender: Sender) -> None:
-        params = self._sampling.build(request)
+        engine = self._engine
+        params = self._sampling.build(request, engine.max_num_seqs, engine.vocabulary)
         if self._greedy_only:
             self._sampling.check_samples(params)
         adapter = self._adapter(request.adapter)
         ids = list(request.token_ids)
         if request.text is not None:
-            ids = await self._engine.tokens(request.text)
-        room = self._engine.max_model_len - 1
+            ids = await engine.tokens(request.text)
+        room = engine.max_model_len - 1
         if len(ids) > room:
             field = "input_ids" if request.text is None else "text_input"
             raise RequestError(
@@ -152,14 +177,26 @@ class TritonPythonModel:
                 "(max_model_len less one token of the answer): send a shorter prompt"
             )
         answer = Answer(request, params.n, len(ids))
-        counts = DraftCounts(self._engine.drafts, params.n)
+        counts = DraftCounts(engine.drafts, params.n)
         prompt = {"prompt_token_ids": ids}
-        async for output in self._engine.generate(prompt, params, uuid.uuid4().hex, adapter):
+        async for output in engine.generate(prompt, params, uuid.uuid4().hex, adapter):
             counts.note(output)
             arrays = answer.response(output.outputs)
             if output.finished:
+                self._check(output.outputs, params)
                 arrays |= counts.outputs()
             sender.send(_response(arrays), final=output.finished)
+
+    @staticmethod
+    def _check(completions: Any, params: Any) -> None:
+        if not any(completion.finish_reason == _ERROR for completion in completions):
+            return
+        if params.structured_outputs is not None:
+            raise RequestError(
+                "structured_outputs is no form that vLLM can compile: correct it; the log of the "
+                "server has the cause"
+            )
+        raise RuntimeError("vLLM ended it; the log of the server has the cause")
 
     def _adapter(self, name: str | None) -> Any:
         if name is None:
@@ -182,15 +219,14 @@ class TritonPythonModel:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_SECONDS)
         self._senders.close()
-        os._exit(1)
+        _exit(1)
 
     def finalize(self) -> None:
-        """End the engine; Triton has waited for the requests."""
+        """End the engine, and this process; Triton has waited for the requests."""
         self._engine.close()
         self._copies.close()
-        # Triton's metrics must be freed before Python ends, else the process crashes.
-        del self._copies
         self._senders.close()
+        _exit(0)
 
 
 class _Metrics:
@@ -214,19 +250,19 @@ def _response(arrays: Arrays) -> Callable[[], Any]:
     return make
 
 
-def _fail(sender: Sender, error: Exception | None) -> None:
-    """Send an error; None for a request that was cancelled."""
-    kinds = pb_utils.TritonError
-    if error is None:
-        text, code = _CANCELLED, kinds.CANCELLED
-    elif type(error).__name__ == "EngineDeadError" or str(error) == _DEAD:
-        text, code = _DEAD, kinds.UNAVAILABLE
-    elif any(kind.__name__ in _CLIENT_ERRORS for kind in type(error).__mro__):
-        text, code = one_line(error), kinds.INVALID_ARG
-    else:
-        text, code = f"the request failed: {one_line(error)}", kinds.INTERNAL
-        _log(text)
-    sender.send(lambda: pb_utils.InferenceResponse(error=kinds(text, code)), final=True)
+def _refuse(sender: Sender, text: str, code: int) -> None:
+    error = pb_utils.TritonError(text, code)
+    sender.send(lambda: pb_utils.InferenceResponse(error=error), final=True)
+
+
+def _exit(status: int) -> NoReturn:
+    """End this process without the end of Python.
+
+    Python would need seconds to free the modules of vLLM, and crash when it frees the metrics.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _log(text: str) -> None:

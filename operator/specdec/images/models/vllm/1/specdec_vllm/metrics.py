@@ -9,6 +9,7 @@ reads.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ _PREFIX = "vllm:"
 _SECONDS = 0.5
 # The time at which a counter began.
 _CREATED = "_created"
+_IN_FLIGHT = "specdec_requests_in_flight"
 _Key = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -77,6 +79,14 @@ class Exporter:
                     if not sample.name.endswith(_CREATED):
                         self._write(family, sample)
 
+    def note(self, in_flight: int) -> None:
+        """Write the number of requests without their last response."""
+        key = (_IN_FLIGHT, frozenset[tuple[str, str]]())
+        if key not in self._metrics:
+            text = "Requests without their last response."
+            self._metrics[key] = self._create(_IN_FLIGHT, text, False, self._labels)
+        self._metrics[key].set(in_flight)
+
     def _write(self, family: Family, sample: Sample) -> None:
         key = (sample.name, frozenset(sample.labels.items()))
         last = self._values.get(key)
@@ -94,7 +104,9 @@ class Exporter:
 
 
 class Copies:
-    """A thread that copies until it is closed.
+    """A thread that copies until it is closed, and counts requests at once.
+
+    vLLM reports a request only at the end of its first step. A pod must not stop before that.
 
     Args:
         exporter: what copies.
@@ -103,19 +115,41 @@ class Copies:
 
     def __init__(self, exporter: Exporter, failed: Callable[[Exception], Any]) -> None:
         self._exporter, self._failed = exporter, failed
-        self._closed = threading.Event()
+        self._in_flight, self._lock = 0, threading.Lock()
+        self._changed, self._closed = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            while not self._closed.wait(_SECONDS):
-                self._exporter.copy()
-            self._exporter.copy()
+            copied = 0.0
+            closed = False
+            while not closed:
+                self._changed.wait(_SECONDS)
+                self._changed.clear()
+                closed = self._closed
+                self._exporter.note(self._in_flight)
+                if closed or time.monotonic() - copied >= _SECONDS:
+                    self._exporter.copy()
+                    copied = time.monotonic()
         except Exception as error:  # noqa: BLE001 - a server without metrics still answers
             self._failed(error)
 
+    def began(self) -> None:
+        """Count a request."""
+        self._add(1)
+
+    def ended(self) -> None:
+        """Count the last response of a request."""
+        self._add(-1)
+
+    def _add(self, count: int) -> None:
+        with self._lock:
+            self._in_flight += count
+        self._changed.set()
+
     def close(self) -> None:
         """Copy once more, and end."""
-        self._closed.set()
+        self._closed = True
+        self._changed.set()
         self._thread.join()

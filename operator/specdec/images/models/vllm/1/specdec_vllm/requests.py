@@ -7,6 +7,7 @@ The inputs are those of NVIDIA's vLLM backend, and besides: `input_ids` in place
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,9 @@ _ASKED = {
 # Request parameters that Triton's endpoints set themselves.
 _TRITON = ("triton_", "sequence_", "priority", "timeout", "binary_data")
 ADAPTER = "lora_name"
+# Enough for a list of all tokens of a vocabulary.
+MOST_CHARACTERS = 1 << 21
+_INT64 = 2**63
 
 
 class RequestError(ValueError):
@@ -95,6 +99,10 @@ def read(
         )
     sampling = _sampling(tensors, parameters, known)
     adapter = sampling.pop(ADAPTER, None)
+    if not isinstance(adapter, str | None):
+        raise RequestError(
+            f"{ADAPTER} is {adapter!r:.80}, which is no text: send the name of an adapter"
+        )
     asked = frozenset(output for name, output in _ASKED.items() if _flag(tensors, name))
     return Request(text, token_ids, stream, prepend, sampling, adapter, asked)
 
@@ -107,6 +115,9 @@ def _prompt(tensors: Mapping[str, NDArray[Any]]) -> tuple[str | None, tuple[int,
     if ids is not None:
         if not ids.size:
             raise RequestError("input_ids is empty: send at least one token id")
+        # vLLM only checks the largest one.
+        if (least := int(ids.min())) < 0:
+            raise RequestError(f"input_ids has {least}: send token ids, which are at least 0")
         return None, tuple(ids.reshape(-1).tolist())
     assert texts is not None
     if texts.size != 1:
@@ -123,9 +134,18 @@ def _sampling(
     tensor = tensors.get("sampling_parameters")
     source = "the request" if tensor is None else "sampling_parameters"
     given = parameters if tensor is None else _text(tensor)
+    if len(given) > MOST_CHARACTERS:
+        raise RequestError(
+            f"{source} has sampling parameters of {len(given)} characters: send at most "
+            f"{MOST_CHARACTERS}"
+        )
     try:
-        values = json.loads(given or "{}")
-    except ValueError as error:
+        values = json.loads(
+            given or "{}", parse_constant=_finite, parse_float=_finite, parse_int=_integer
+        )
+    except RequestError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise RequestError(
             f"sampling_parameters is {given[:80]!r}, which is no JSON ({error}): send a JSON "
             "object"
@@ -145,6 +165,23 @@ def _sampling(
             )
     # A missing value is the default, as in NVIDIA's backend.
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _finite(text: str) -> float:
+    """A number with a fraction, or NaN and Infinity, which Python reads in JSON."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise RequestError(f"sampling_parameters has the number {text[:40]}: send a finite number")
+    return value
+
+
+def _integer(text: str) -> int:
+    # Larger ones raise in the engine, which then ends.
+    if len(text) > 20 or not -_INT64 <= (value := int(text)) < _INT64:
+        raise RequestError(
+            f"sampling_parameters has the number {text[:40]}: send integers of 64 bits"
+        )
+    return value
 
 
 def _flag(tensors: Mapping[str, NDArray[Any]], name: str) -> bool | None:

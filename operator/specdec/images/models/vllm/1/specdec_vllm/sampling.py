@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -19,15 +20,25 @@ from specdec_vllm.requests import Request, RequestError
 # Fields that the model sets, or that vLLM derives from others.
 _INTERNAL = frozenset({"output_kind", "output_text_buffer_length", "skip_clone", "detokenize"})
 _STRUCTURED = "structured_outputs"
+# vLLM searches each new text for every stop text, in the thread that serves all requests.
+_MOST_TEXTS = 64
+# Some messages repeat the value.
+_MOST_CHARACTERS = 500
 KNOWN = frozenset(
     name
     for name in SamplingParams.__struct_fields__
     if not name.startswith("_") and name not in _INTERNAL
 )
+_FORMS = frozenset(each.name for each in dataclasses.fields(StructuredOutputsParams) if each.init)
 
 
-def build(request: Request) -> SamplingParams:
+def build(request: Request, sequences: int, vocabulary: int) -> SamplingParams:
     """The sampling parameters of a request.
+
+    Args:
+        request: what was asked.
+        sequences: that the engine decodes at once.
+        vocabulary: the number of token ids.
 
     Raises:
         RequestError: with the field, its value and the fix.
@@ -45,10 +56,30 @@ def build(request: Request) -> SamplingParams:
         raise RequestError(
             f"sampling_parameters is refused ({_sentence(error)}): correct the value"
         ) from None
+    _check(params, sequences, vocabulary)
     params.output_kind = (
         RequestOutputKind.DELTA if request.stream else RequestOutputKind.FINAL_ONLY
     )
     return params
+
+
+def _check(params: SamplingParams, sequences: int, vocabulary: int) -> None:
+    """Refuse what vLLM accepts, and what then ends its engine or stops it for long."""
+    if params.n > sequences:
+        raise RequestError(
+            f"n is {params.n}, and the engine decodes {sequences} sequences at once "
+            f"(max_num_seqs): ask for at most {sequences} answers"
+        )
+    for name in ("stop", "bad_words"):
+        count = len(getattr(params, name) or ())
+        if count > _MOST_TEXTS:
+            raise RequestError(f"{name} has {count} texts: send at most {_MOST_TEXTS}")
+    for token in params.stop_token_ids or ():
+        if not 0 <= token < vocabulary:
+            raise RequestError(
+                f"stop_token_ids has {token}, and the vocabulary has {vocabulary} tokens: send "
+                f"ids from 0 to {vocabulary - 1}"
+            )
 
 
 def _structured(value: Any) -> StructuredOutputsParams:
@@ -56,11 +87,15 @@ def _structured(value: Any) -> StructuredOutputsParams:
     options = json.loads(value) if isinstance(value, str) else value
     if not isinstance(options, Mapping):
         raise TypeError(f"{_STRUCTURED} is {value!r:.80} and no object")
+    if unknown := sorted(options.keys() - _FORMS):
+        raise ValueError(
+            f"{_STRUCTURED} has {', '.join(unknown)}; known are {', '.join(sorted(_FORMS))}"
+        )
     return StructuredOutputsParams(**options)
 
 
 def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".").replace("$.", "")
+    return " ".join(str(error).split()).rstrip(".").replace("$.", "")[:_MOST_CHARACTERS]
 
 
 def check_samples(params: SamplingParams) -> None:

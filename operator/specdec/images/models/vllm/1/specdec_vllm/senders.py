@@ -29,6 +29,8 @@ class Sender:
         self.own, self._thread = own, thread
         # Called once when Triton reports that the request was cancelled.
         self.cancelled: Callable[[], Any] | None = None
+        # Called once after the last response.
+        self.sent: Callable[[], Any] | None = None
         self._ended = False
 
     def send(self, make: Callable[[], Any] | None, *, final: bool) -> None:
@@ -82,6 +84,8 @@ class Senders:
             if item is None:
                 return
             self._handle(*item)
+            # Triton cannot unload the model while the sender of a request exists.
+            del item
             if time.monotonic() > self._next:
                 self._ask()
 
@@ -99,6 +103,8 @@ class Senders:
                 sender.own.send(make(), flags=flags)
         except Exception as error:  # noqa: BLE001 - the other requests go on
             self._log(f"a response was not sent: {type(error).__name__}: {error}")
+        if final and sender.sent:
+            sender.sent()
 
     def _ask(self) -> None:
         self._next = time.monotonic() + _SECONDS
