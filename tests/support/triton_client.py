@@ -76,8 +76,11 @@ class Stream:
 
 
 @contextmanager
-def stream(url: str, model: str, *, request_id: str = "", **values: Any) -> Iterator[Stream]:
-    """Send a request; yield its answer, which the test reads part by part."""
+def stream(url: str, model: str, *, request_id: Any = "", **values: Any) -> Iterator[Stream]:
+    """Send a request; yield its answer, which the test reads part by part.
+
+    `request_id` is a string; its type is as open as that of the values, which callers spread.
+    """
     opened = Stream(url, model, values, request_id)
     try:
         yield opened
@@ -85,7 +88,7 @@ def stream(url: str, model: str, *, request_id: str = "", **values: Any) -> Iter
         opened.close()
 
 
-def ask(url: str, model: str, *, request_id: str = "", **values: Any) -> list[Arrays]:
+def ask(url: str, model: str, *, request_id: Any = "", **values: Any) -> list[Arrays]:
     """Send a request; return all parts of its answer.
 
     Raises:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from specdec.api.matrix import at_least
+from specdec.api.versions import at_least
 from support import vllm_arguments
 from support.vllm_arguments import Row
 from support.vllm_tests import installed

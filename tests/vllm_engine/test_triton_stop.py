@@ -14,7 +14,7 @@ from specdec.triton import launch
 from specdec.triton.layout import PLAIN
 from specdec.triton.model_names import VLLM
 from support.programs import local
-from support.triton_client import ask, stream, text
+from support.triton_client import Arrays, ask, stream, text
 from support.triton_server import Server
 from support.vllm_tests import installed
 from support.vllm_triton import DRAFTS, inputs, repository, serving
@@ -53,7 +53,7 @@ def test_requests_end_before_the_server_which_ends_without_a_crash(server: Serve
         replies = [iter(each) for each in streams]
         texts = [text([next(each)]) for each in replies]
         seconds = threads.submit(stop, server)
-        answers = list(threads.map(list, replies))
+        answers: list[list[Arrays]] = list(threads.map(list, replies))
         assert seconds.result() < SECONDS
     assert [first + text(rest) for first, rest in zip(texts, answers, strict=True)] == (
         [expected] * CLIENTS

@@ -87,6 +87,7 @@ def test_cache_of_the_plan_is_written_in_bytes(method: str) -> None:
     checkpoints = {
         role: Checkpoint(role, ROLES[role], "", 1_000_000, stated(FACTS)) for role in model.sources
     }
+    assert BACKEND.memory
     rate = BACKEND.memory(model, checkpoints)["target"].kv_per_token
 
     own = arguments(vllm(method), kv_tokens={"target": 4096})

@@ -8,6 +8,7 @@ bytes of the cache by the sum of all layers' bytes per token. On a CPU a real vL
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
@@ -23,6 +24,7 @@ KIB = 1 << 10
 
 
 class Drafting(MethodDefinition):
+    @override
     def max_draft_len(self, model: SpeculativeModel) -> int:
         del model
         return 4
