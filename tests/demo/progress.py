@@ -7,7 +7,8 @@ from typing import Any
 _WAITING = "Waiting"
 # One Job measures all three. While it runs, the demo shows only the first condition.
 _VERIFIED = ("SpeculationActive", "OutputEquivalent", "SpeculationEffective")
-_QUIET = (*_VERIFIED[1:], "BenchmarkCompleted")
+_BENCHMARK = "BenchmarkCompleted"
+_QUIET = (*_VERIFIED[1:], _BENCHMARK)
 _UNDER_WAY = ("Queued", "Stale", "Verifying", _WAITING)
 
 
@@ -65,6 +66,16 @@ def is_verified(model: Mapping[str, Any]) -> bool:
     conditions = model.get("status", {}).get("conditions", [])
     reasons = [c["reason"] for c in conditions if c["type"] in _VERIFIED]
     return _is_current(model) and bool(reasons) and not set(reasons) & set(_UNDER_WAY)
+
+
+def is_measured(model: Mapping[str, Any]) -> bool:
+    """Return whether the benchmark of the current generation has ended, with any result."""
+    reasons = [
+        condition["reason"]
+        for condition in model.get("status", {}).get("conditions", [])
+        if condition["type"] == _BENCHMARK and condition["status"] != "Unknown"
+    ]
+    return _is_current(model) and bool(reasons)
 
 
 def has_failed(model: Mapping[str, Any]) -> bool:

@@ -84,6 +84,10 @@ class Screen:
         ]
         if equal is not None:
             rows.append(("equal to the target alone", "yes, byte for byte" if equal else "NO"))
+        self.rows(rows)
+
+    def rows(self, rows: list[tuple[str, str]]) -> None:
+        """Print names with values."""
         for name, value in rows:
             self.console.print(f"  {name:<26} [bold]{value}[/]")
 

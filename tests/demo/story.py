@@ -98,7 +98,7 @@ def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> A
             for chunk in client.generate(Request(prompt, max_tokens=_TOKENS)):
                 screen.chunk(chunk.text, answer.chunks)
                 answer = answer.add(chunk, time.monotonic() - began)
-            did = _settled(http, before)
+            did = settled(http, before)
             plain = client.ask(Request(prompt, model="ensemble", max_tokens=_TOKENS, stream=False))
         screen.summary(answer, did, equal=plain.text == answer.text)
     if plain.text != answer.text:
@@ -106,7 +106,7 @@ def ask(kubectl: Kubectl, screen: Screen, model: str, prompt: str = PROMPT) -> A
     return answer
 
 
-def _settled(http: str, before: metrics.SpeculationTotals) -> metrics.SpeculationTotals:
+def settled(http: str, before: metrics.SpeculationTotals) -> metrics.SpeculationTotals:
     """Return the counts of the request, which the server publishes shortly after the answer."""
     seen: list[metrics.SpeculationTotals] = []
 

@@ -17,17 +17,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
-from demo import machine, tools
+from demo import machine, tools, vllm
 from demo.errors import DemoError
 from demo.kubectl import Kubectl, wait
-from demo.progress import Progress, is_ready, is_verified, why_not
+from demo.progress import Progress, is_measured, is_ready, is_verified, why_not
 from demo.screen import Screen
 from demo.story import ask_openai, follow
 from specdec.api.conditions import OPTIONAL, Type
 from specdec.client import Answer
 from specdec.servers.totals import SpeculationTotals
+from support import vllm_node, vllm_wheel
+from support.vllm_wheel import VllmError
 
 Program = Callable[[str, str], Path]
 
@@ -238,6 +241,56 @@ def test_kind_builds_and_loads_both_images(program: Program, tmp_path: Path) -> 
     ]
     load = "kind load docker-image --name specdec-demo"
     assert " ".join((load, *machine.IMAGES.values())) in commands
+
+
+def test_vllm_needs_the_local_node() -> None:
+    with pytest.raises(DemoError, match="leave out CLUSTER=kind") as raised:
+        vllm.run(machine.machine("kind", print), Screen(Console(file=StringIO())))
+    assert raised.value.exit_status == 2
+
+
+def test_vllm_reports_its_size_first_and_why_it_cannot_be_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def install(report: Callable[[str], None]) -> None:
+        report("downloading 0.9 GB")
+        raise VllmError("gcc is not on PATH")
+
+    monkeypatch.setattr(machine.Node, "up", lambda _: None)
+    monkeypatch.setattr(vllm_wheel, "install", install)
+    out = StringIO()
+    with pytest.raises(DemoError, match="gcc is not on PATH") as raised:
+        vllm.run(machine.machine("node", print), Screen(Console(file=out)))
+    assert raised.value.exit_status == 2
+    assert "downloading 0.9 GB" in out.getvalue()
+
+
+def test_resources_of_vllm_have_the_image_and_the_packages() -> None:
+    for name in (vllm.PLAIN, vllm.DRAFT):
+        file = Path(vllm.__file__).parent / f"{name}.yaml"
+        spec = yaml.safe_load(file.read_text("utf-8"))["spec"]
+        assert spec["runtime"]["image"] == vllm_node.IMAGE
+        assert {key: spec["serving"][key] for key in vllm_node.serving()} == vllm_node.serving()
+
+
+def test_benchmark_is_awaited_and_shown() -> None:
+    running = model(1, 1, ("BenchmarkCompleted", "Unknown", "Running"))
+    over = model(1, 1, ("BenchmarkCompleted", "True", "Completed"))
+    assert [is_measured(body) for body in (model(1, 1), running, over)] == [False, False, True]
+    level = {
+        "baseline": {"tokensPerSecond": "282.0"},
+        "speculative": {"tokensPerSecond": "421.0"},
+        "acceptancePercent": 58,
+        "speedupPercent": 149,
+    }
+    over["status"]["benchmark"] = {"state": "Completed", "levels": [level]}
+    out = StringIO()
+    vllm.compare(over, Screen(Console(file=out, width=100)))
+    assert "421.0 tokens/s" in out.getvalue()
+    assert "149 % of the target alone" in out.getvalue()
+    over["status"]["benchmark"] = {"state": "Failed", "message": "the service is missing"}
+    with pytest.raises(DemoError, match="failed: the service is missing"):
+        vllm.compare(over, Screen(Console(file=out)))
 
 
 def test_wait_that_times_out_raises_the_given_message() -> None:
