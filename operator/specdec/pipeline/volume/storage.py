@@ -55,6 +55,8 @@ def storage(context: Context) -> Outcome:
     # Later stages need the claim to exist: its uid distinguishes volumes.
     proceed = claim is not None and condition.reason != StorageReason.CLAIM_LOST
     waiting = None if condition.status == "True" else POLL
+    if claim is None:
+        waiting = 0.0  # some storage classes bind it, and so change it, only for the fetch Job
     return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
 
 
