@@ -177,8 +177,8 @@ def test_server_startup_timeout_is_reported(world: World) -> None:
     [
         ({"speculation": {"draftTokens": 9}}, "draftTokens"),
         ({"speculation": {"method": "Guess"}}, "Unsupported value"),
-        ({"speculation": {"method": "MTP"}}, "only backend PyTorch drafts by this method"),
-        ({"speculation": {"method": "Eagle"}}, "only backend TensorRT drafts by this method"),
+        ({"speculation": {"method": "MTP"}}, "only backends PyTorch and VLLM draft"),
+        ({"speculation": {"method": "Eagle"}}, "only backends TensorRT and VLLM draft"),
         ({"storage": {"size": "1Gi"}}, "existingClaim"),
         ({"storage": {"existingClaim": None}}, "existingClaim"),
     ],

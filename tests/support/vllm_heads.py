@@ -99,7 +99,13 @@ def deepseek(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         shutil.copyfile(PAIR / "target" / name, folder / name)
-    config = {
+    (folder / "config.json").write_text(json.dumps(deepseek_config()), "utf-8")
+    return folder
+
+
+def deepseek_config() -> dict[str, Any]:
+    """Return the `config.json` of a tiny DeepSeek-V3 with one MTP layer."""
+    return {
         "architectures": ["DeepseekV3ForCausalLM"],
         "model_type": "deepseek_v3",
         "hidden_size": 64,
@@ -135,8 +141,6 @@ def deepseek(folder: Path) -> Path:
         "eos_token_id": 0,
         "torch_dtype": "float32",
     }
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    return folder
 
 
 def _heads(config: Mapping[str, Any], architecture: str) -> dict[str, Any]:

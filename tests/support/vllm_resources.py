@@ -20,6 +20,22 @@ Json = dict[str, Any]
 EXPECTED: dict[str, Json] = {
     "DraftTarget": {"method": "draft_model", "model": "DRAFT", "num_speculative_tokens": 5},
     "Eagle3": {"method": "eagle3", "model": "HEADS", "num_speculative_tokens": 5},
+    "Eagle": {"method": "eagle", "model": "HEADS", "num_speculative_tokens": 5},
+    "Medusa": {"method": "medusa", "model": "HEADS", "num_speculative_tokens": 5},
+    "MTP": {"method": "mtp", "num_speculative_tokens": 5},
+    "PARD": {
+        "method": "draft_model",
+        "model": "DRAFT",
+        "num_speculative_tokens": 5,
+        "parallel_drafting": True,
+    },
+    "DFlash": {"method": "dflash", "model": "HEADS", "num_speculative_tokens": 5},
+    "SuffixAutomaton": {
+        "method": "suffix",
+        "num_speculative_tokens": 5,
+        "suffix_decoding_max_tree_depth": 24,
+        "suffix_decoding_max_cached_requests": 0,
+    },
     "NGram": {
         "method": "ngram",
         "num_speculative_tokens": 5,
@@ -29,7 +45,11 @@ EXPECTED: dict[str, Json] = {
 }
 BLOCKS: dict[str, Json] = {
     "DraftTarget": {"draftTarget": {"draft": {"source": source("draft")}}},
+    "Eagle": {"eagle": {"checkpoint": source("heads")}},
     "Eagle3": {"eagle3": {"checkpoint": source("heads")}},
+    "Medusa": {"medusa": {"heads": source("heads")}},
+    "PARD": {"pard": {"draft": source("draft")}},
+    "DFlash": {"dFlash": {"checkpoint": source("heads")}},
 }
 ROLES = {role: digit * 64 for role, digit in (("target", "a"), ("draft", "b"), ("heads", "c"))}
 LIMITS = {"maxBatchSize": 16, "maxSeqLen": 512, "maxNumTokens": 8192}

@@ -11,7 +11,7 @@ from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends.vllm import BACKEND
 from specdec.servers.kind import Start
-from support import vllm_wheel
+from support import vllm_heads, vllm_wheel
 from support.vllm_accepts import Accepted, Case, accepts
 from support.vllm_resources import EXPECTED, ROLES, arguments, files, put, vllm
 from support.vllm_tests import installed
@@ -39,10 +39,35 @@ CONFIGURATIONS: dict[str, Json] = {
         "draft_vocab_size": 32000,
     },
 }
-CHECKPOINTS = {
-    f"/models/checkpoints/{ROLES[role]}/config.json": json.dumps(own)
-    for role, own in CONFIGURATIONS.items()
+# By method, the configurations that differ.
+OTHERS: dict[str, dict[str, Json]] = {
+    "Eagle": {"heads": TARGET | {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1}},
+    # As published: without a model_type.
+    "Medusa": {"heads": {"medusa_num_heads": 5, "medusa_num_layers": 1, "hidden_size": 2048}},
+    "MTP": {"target": vllm_heads.deepseek_config() | {"max_position_embeddings": 131072}},
+    "PARD": {"draft": TARGET | {"num_hidden_layers": 4, "pard_token": 128255}},
+    "DFlash": {
+        "target": TARGET | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"},
+        "heads": TARGET
+        | {
+            "architectures": ["DFlashDraftModel"],
+            "model_type": "qwen3",
+            "num_hidden_layers": 5,
+            "block_size": 16,
+            "dflash_config": {"mask_token_id": 128255, "target_layer_ids": [1, 7, 13]},
+        },
+    },
 }
+
+
+def checkpoints(method: str) -> dict[str, str]:
+    """Return the configuration of each checkpoint of a method by its path."""
+    return {
+        f"/models/checkpoints/{ROLES[role]}/config.json": json.dumps(own)
+        for role, own in (CONFIGURATIONS | OTHERS.get(method, {})).items()
+    }
+
+
 METHODS = ("None", *EXPECTED)
 
 
@@ -60,7 +85,7 @@ def served(method: str, version: str, frontend: str) -> Json:
 
 
 def on_triton(method: str, version: str) -> Case:
-    return Case(arguments(served(method, version, "Triton")), files=CHECKPOINTS)
+    return Case(arguments(served(method, version, "Triton")), files=checkpoints(method))
 
 
 def on_own_server(method: str, version: str) -> Case:
@@ -79,7 +104,9 @@ def on_own_server(method: str, version: str) -> Case:
     )
     python, option, module, *command = servers.of(model).serving.command(start)
     assert (python, option) == ("python3", "-m"), module
-    return Case(command=command, files={**CHECKPOINTS, f"/models/repositories/a/{name}": text})
+    return Case(
+        command=command, files={**checkpoints(method), f"/models/repositories/a/{name}": text}
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The fields of `spec.speculation`: a method, and a block of settings for each method.
 
 The modules of a method have the name `Method.key`. The one in `methods/` has the method's block.
-The one in `backends/methods/` has its definition for backends with engines, and the one in
-`backends/pytorch/methods/` its definition for backend PyTorch.
+The one in `backends/methods/` has its definition for backends with engines, and those in
+`backends/pytorch/methods/` and `backends/vllm/methods/` its definitions for these backends.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ class Speculation(Value):
 
     `maxDraftTokens` is built into the target's engine. Without engines, it is the draft length of
     the server. `draftTokens` is the server's default. With `penalties` requests may have penalties
-    while the server of backend PyTorch drafts.
+    while the server of backend PyTorch drafts; those of backend VLLM always may.
     """
 
     method: Method

@@ -138,6 +138,7 @@ RUN: dict[str, Any] = {
     "speculation.draftTarget.fastLogits": True,
     "speculation.draftTarget.draftLengthCeiling": 6,
     "speculation.draftTarget.draftAhead": 2,
+    "speculation.draftTarget.heterogeneousVocabulary": True,
     "speculation.draftTarget.rowsPerCall": 2,
     "speculation.draftTarget.lookup.minMatch": 3,
     "speculation.draftTarget.lookup.memoryMegabytes": 64,

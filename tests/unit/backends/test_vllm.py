@@ -181,6 +181,25 @@ def test_draft_length_by_load_is_a_schedule_without_gaps(
     assert own["num_speculative_tokens"] == 5
 
 
+def test_suffixes_and_their_pool_are_those_of_the_spec() -> None:
+    cr = vllm("SuffixAutomaton")
+    block = {"maxMatchingSize": 30, "globalPool": True, "globalPoolSize": 7}
+    put(cr, "speculation.suffixAutomaton", block)
+    own = arguments(cr)["speculative_config"]
+    assert own["suffix_decoding_max_tree_depth"] == 35
+    assert own["suffix_decoding_max_cached_requests"] == 7
+    put(cr, "speculation.suffixAutomaton", {"globalPool": True})
+    put(cr, "speculation.maxDraftTokens", 20)
+    own = arguments(cr)["speculative_config"]
+    assert own["suffix_decoding_max_tree_depth"] == 40
+    assert own["suffix_decoding_max_cached_requests"] == 10_000
+
+
+def test_tokens_are_mapped_where_the_spec_asks_for_it() -> None:
+    cr = put(vllm("DraftTarget"), "speculation.draftTarget.heterogeneousVocabulary", True)
+    assert arguments(cr)["speculative_config"]["use_heterogeneous_vocab"] is True
+
+
 def test_each_instance_has_gpus_of_its_own() -> None:
     cr = put(vllm("None"), "runtime.instances", 2)
     put(cr, "target.parallelism", {"tensor": 2})

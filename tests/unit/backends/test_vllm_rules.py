@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from specdec import backends
 from specdec.api.model import SpeculativeModel
 from specdec.pipeline.validation import compatibility
 from support.checkpoint_facts import by_role
@@ -117,6 +118,77 @@ def test_eagle3_heads_are_compared_with_the_target() -> None:
     assert codes(vllm("Eagle3"), {"target": FACTS, "heads": wide}) == ["HeadsVocabSizeMismatch"]
     other = {**heads, "method": "Medusa"}
     assert codes(vllm("Eagle3"), {"target": FACTS, "heads": other}) == ["HeadsMethodMismatch"]
+
+
+def test_medusa_has_a_head_for_each_draft_token() -> None:
+    heads = {"method": "Medusa", "hiddenSize": 256, "vocabSize": 1024, "numHeads": 4}
+    assert codes(vllm("Medusa"), {"target": FACTS, "heads": heads}) == ["DraftLengthMismatch"]
+    heads["numHeads"] = 5
+    assert codes(vllm("Medusa"), {"target": FACTS, "heads": heads}) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (None, ["MtpLayersMissing"]),
+        (1, []),
+        (2, ["DraftLengthMismatch"]),
+        (5, []),
+        (6, []),
+    ],
+)
+def test_prediction_layers_are_applied_in_turn(layers: int | None, expected: list[str]) -> None:
+    target = {**FACTS, "architecture": "DeepseekV3ForCausalLM", "nextTokenLayers": layers}
+    assert codes(vllm("MTP"), {"target": target}) == expected
+
+
+def test_a_dflash_draft_is_shorter_than_its_block() -> None:
+    heads = {
+        "method": "DFlash",
+        "hiddenSize": 256,
+        "vocabSize": 1024,
+        "blockSize": 5,
+        "maskToken": 9,
+        "capturedLayers": 2,
+        "lastTargetLayer": 3,
+    }
+    assert codes(vllm("DFlash"), {"target": FACTS, "heads": heads}) == ["DraftLengthMismatch"]
+    heads["blockSize"] = 6
+    assert codes(vllm("DFlash"), {"target": FACTS, "heads": heads}) == []
+
+
+@pytest.mark.parametrize("method", ["DraftTarget", "PARD"])
+def test_a_padded_vocabulary_does_not_fit(method: str) -> None:
+    """vLLM compares the sizes, also where the tokenizers are equal; no check weakens that."""
+    padded = {**FACTS, "vocabSize": 1000}
+    cr = put(vllm(method), "checks", {"vocabulary": "Disabled"})
+    assert codes(cr, {"target": FACTS, "draft": padded}) == ["VocabSizeMismatch"]
+
+
+def test_tokens_of_another_vocabulary_are_mapped() -> None:
+    other = {**FACTS, "tokenizer": "ba9876543210", "vocabSize": 2048, "eos": 7}
+    cr = put(vllm("DraftTarget"), "speculation.draftTarget.heterogeneousVocabulary", True)
+    assert codes(cr, {"target": FACTS, "draft": other}) == []
+    assert problem(cr) == ""
+    put(cr, "runtime.version", "0.24.0")
+    assert "set it to false, or runtime.version to 0.27.1" in problem(cr)
+
+
+def test_suffix_decoding_needs_an_image_with_its_package() -> None:
+    assert problem(vllm("SuffixAutomaton")) == ""
+    message = problem(put(vllm("SuffixAutomaton"), "runtime.image", None))
+    assert "not known to have it: set spec.runtime.image to an image with" in message
+
+
+def test_a_pool_of_texts_is_reported() -> None:
+    assert backends.warnings(SpeculativeModel.parse(vllm("SuffixAutomaton"))) == ()
+    cr = put(vllm("SuffixAutomaton"), "speculation.suffixAutomaton.globalPool", True)
+    (warning,) = backends.warnings(SpeculativeModel.parse(cr))
+    assert "suffixAutomaton.globalPool is true" in warning
+
+
+def test_medusa_needs_a_version_that_loads_its_heads() -> None:
+    assert "0.24.0 serves DFlash" in problem(vllm("Medusa", version="0.24.0"))
 
 
 def test_a_draft_has_the_tokenizer_of_the_target() -> None:

@@ -41,7 +41,6 @@ def test_parents_on_one_level_are_counted() -> None:
     ("built", "fits"),
     [
         (Ceilings(4, 63, 10, exact=True), True),
-        (Ceilings(4, 62, 10, exact=True), False),
         (Ceilings(5, 63, 10, exact=True), False),
         (Ceilings(4, 63, 9, exact=True), False),
         (Ceilings(5, 63), True),

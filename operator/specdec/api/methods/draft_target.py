@@ -50,7 +50,7 @@ class DraftTarget(Block):
     With `lookup`, the BLS proposes what followed an earlier occurrence of the last tokens, where
     that is better than a call of the draft. `draftServer` is for two servers. `rowsPerCall` is the
     largest number of prompts whose rounds share a call of an engine; with None, the backend
-    decides.
+    decides. With `heterogeneousVocabulary` the draft may have another tokenizer.
     """
 
     draft: ModelSpec
@@ -63,6 +63,7 @@ class DraftTarget(Block):
     rows_per_call: int | None = None
     lookup: Lookup | None = None
     draft_server: OwnServer | None = None
+    heterogeneous_vocabulary: bool = False
 
     @property
     def gpu_placement(self) -> Placement:

@@ -39,6 +39,16 @@ class MethodDefinition:
         del model
         return True
 
+    def equal_vocabulary(self, model: SpeculativeModel) -> bool:
+        """Whether a draft must have exactly as many vocabulary entries as the target."""
+        del model
+        return False
+
+    def maps_vocabulary(self, model: SpeculativeModel) -> bool:
+        """Whether the server translates tokens between the tokenizers of draft and target."""
+        del model
+        return False
+
     def missing_block(self, block: str) -> str:
         """The resolution for a spec without the method's block."""
         return f"set the block {block}"

@@ -65,7 +65,7 @@ def problem(choices: Choices, built: Ceilings) -> str:
 def _default(built: Ceilings) -> str:
     depth = built.depth != DEFAULT.depth if built.exact else built.depth < DEFAULT.depth
     few = built.non_leaves is not None and built.non_leaves < (DEFAULT.non_leaves or 0)
-    if not depth and not few and built.nodes >= DEFAULT.nodes:
+    if not depth and not few:
         return ""
     return (
         f"is empty, and the release's default tree has {DEFAULT.nodes} nodes on {DEFAULT.depth} "

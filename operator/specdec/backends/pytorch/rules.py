@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from specdec import servers
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
-from specdec.backends import draft_lengths
+from specdec.backends import draft_lengths, shared_texts
 from specdec.backends.facts import Images
 from specdec.backends.pytorch import arguments, configuration, generations, methods, prompts
 from specdec.backends.rule import Rule, invalid, version
@@ -60,15 +60,9 @@ def _used(model: SpeculativeModel) -> Iterator[tuple[str, str]]:
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Warnings about a valid spec: texts that tenants share, and untested combinations."""
-    speculation, texts = model.spec.speculation, []
-    field = speculation.block.shared_texts_field
-    if field:
-        name = speculation.block_name(speculation.method)
-        texts.append(
-            f"speculation.{name}.{field} is true, so draft tokens come from the texts of other "
-            "requests too: set it to false where several tenants use the service"
-        )
-    if configuration.has_adapters(model.spec.runtime.parameters) and speculation.speculates:
+    texts = [*shared_texts.warnings(model)]
+    adapters = configuration.has_adapters(model.spec.runtime.parameters)
+    if adapters and model.spec.speculation.speculates:
         texts.append(
             "runtime.parameters has enable_lora, and TensorRT-LLM does not test adapters together "
             "with speculation: compare outputs with a resource of method None"

@@ -3,7 +3,7 @@
 from specdec import servers
 from specdec.api.cause import Cause
 from specdec.api.model import SpeculativeModel
-from specdec.backends import draft_lengths
+from specdec.backends import draft_lengths, shared_texts
 from specdec.backends.facts import Images
 from specdec.backends.rule import Rule, invalid
 from specdec.backends.vllm import arguments, limits, methods
@@ -52,7 +52,7 @@ def _taken(model: SpeculativeModel) -> int:
 
 def warnings(model: SpeculativeModel) -> tuple[str, ...]:
     """Warnings about a valid spec."""
-    return methods.of(model).warnings(model)
+    return (*shared_texts.warnings(model), *methods.of(model).warnings(model))
 
 
 RULES: tuple[Rule, ...] = (

@@ -109,6 +109,23 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
     if not {"target", "draft"} <= facts.keys():
         return
     target, draft = facts["target"], facts["draft"]
+    if not backends.method(model).maps_vocabulary(model):
+        yield from _tokens(model, target, draft)
+    if differ(target.chat_template, draft.chat_template):
+        yield Finding(
+            CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
+            f"draft and target have different chat templates ({draft.chat_template} and "
+            f"{target.chat_template}): fewer draft tokens may be accepted; choose a draft "
+            "tuned with the target's template",
+            "chat_template",
+            "draft",
+        )
+
+
+def _tokens(
+    model: SpeculativeModel, target: CheckpointFacts, draft: CheckpointFacts
+) -> Iterator[Finding]:
+    """Findings about token ids that are not the same in both models."""
     same = _same_tokenizer(target, draft)
     if same is False:
         yield Finding(
@@ -120,15 +137,6 @@ def _pair(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> Iter
         )
     yield from _vocabulary(model, target, draft, sure=same is True)
     yield from _special_tokens(target, draft)
-    if differ(target.chat_template, draft.chat_template):
-        yield Finding(
-            CompatibilityReason.CHAT_TEMPLATE_MISMATCH,
-            f"draft and target have different chat templates ({draft.chat_template} and "
-            f"{target.chat_template}): fewer draft tokens may be accepted; choose a draft "
-            "tuned with the target's template",
-            "chat_template",
-            "draft",
-        )
 
 
 def _special_tokens(target: CheckpointFacts, draft: CheckpointFacts) -> Iterator[Finding]:
@@ -203,12 +211,14 @@ def _vocabulary(
             "draft",
         )
     elif sizes[0] != sizes[1]:
-        harmless = sure and sizes[1] <= in_engine[0]
+        equal = backends.method(model).equal_vocabulary(model)
+        harmless = sure and not equal and sizes[1] <= in_engine[0]
         yield Finding(
             CompatibilityReason.VOCAB_SIZE_MISMATCH,
             f"the draft's vocabulary has {sizes[1]} entries and the target's {sizes[0]}: choose "
             "a draft with the target's vocab_size",
-            "vocabulary",
+            # No check weakens it where the server would not start.
+            "" if equal else "vocabulary",
             "draft",
             "Warn" if harmless else "Enforce",
         )

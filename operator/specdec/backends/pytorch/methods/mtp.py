@@ -5,22 +5,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
-from specdec.api.matrix import support
-from specdec.api.model import Method, SpeculativeModel
-from specdec.api.reasons import CompatibilityReason
+from specdec.api.checkpoint_facts import CheckpointFacts
+from specdec.api.model import SpeculativeModel
 from specdec.backends.finding import Finding
+from specdec.backends.methods import prediction_layers
 from specdec.backends.pytorch.generations import Generation
 from specdec.backends.pytorch.methods.definition import LlmApiMethod, suffix_matching
-
-
-def _other_methods(architecture: str) -> str:
-    """The end of a sentence: methods for a target without prediction layers; may be empty."""
-    row = support("PyTorch")
-    if architecture not in row.architectures:
-        return ""
-    heads = architecture in row.method_architectures[Method.EAGLE3]
-    return f", or method {'Eagle3 or NGram' if heads else 'NGram'}"
 
 
 class MtpMethod(LlmApiMethod):
@@ -37,16 +27,7 @@ class MtpMethod(LlmApiMethod):
     def findings(
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
-        target = facts.get("target", NO_FACTS)
-        if target.architecture is not None and not target.next_token_layers:
-            yield Finding(
-                CompatibilityReason.MTP_LAYERS_MISSING,
-                "the target's config.json has no num_nextn_predict_layers, so its checkpoint has "
-                "no layers for method MTP: choose a target with such layers, as DeepSeek-R1"
-                f"{_other_methods(target.architecture)}",
-                "heads",
-                "target",
-            )
+        yield from prediction_layers.findings(model, facts)
 
 
 METHOD = MtpMethod()
