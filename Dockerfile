@@ -37,9 +37,10 @@ RUN pip install --require-hashes --only-binary :all: -r requirements-operator.tx
 COPY requirements-packages.txt ./
 RUN pip install --require-hashes --only-binary :all: --no-deps --no-compile \
                 --target /opt/specdec/packages -r requirements-packages.txt
-# For manifests/samples/reference-pair.yaml.
+# For manifests/samples/reference-pair.yaml: the heads are for backends that need a GPU.
 COPY operator/specdec/images/pair/target /opt/specdec/pair/target
 COPY operator/specdec/images/pair/draft /opt/specdec/pair/draft
+COPY operator/specdec/images/pair/eagle3 /opt/specdec/pair/eagle3
 COPY pyproject.toml hatch_build.py README.md ./
 COPY operator operator
 COPY --from=library /libtriton_specdec.so /libtriton_specdec.source \

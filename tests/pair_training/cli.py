@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         help="rows from anywhere in the corpus that the target continues; it also continues twice "
         "as many rows from functions and classes",
     )
-    options.add_argument("--head-steps", type=int, default=1600)
+    options.add_argument("--head-steps", type=int, default=540)
     options.add_argument(
         "--head-rows",
         type=int,

@@ -9,6 +9,7 @@ from cluster.processes import DEADLINE_SECONDS
 from support.triton_server import PAYLOAD
 
 PAIR = PAYLOAD / "pair"
+EAGLE3 = PAIR / "eagle3"
 MAX_DRAFT_TOKENS = 8
 LIMITS = {"maxBatchSize": 16, "maxInputLen": 448, "maxSeqLen": 512, "maxNumTokens": 4096}
 
@@ -59,3 +60,14 @@ def build(
         env={"SPECDEC_TERMINATION_LOG": str(folder / f"{name}.json")},
     )
     return folder / name
+
+
+def trained_acceptance(length: int) -> list[float]:
+    """Return the share of drafts of `length` tokens that is accepted, by position in a draft.
+
+    The training of the EAGLE-3 heads measured it on the pair's prompts.
+    """
+    manifest = json.loads((PAIR / "eagle3.json").read_text("utf-8"))
+    rows = manifest["speculation"]["acceptance"]
+    (row,) = (row for row in rows if row["draft_length"] == length)
+    return [percent / 100 for percent in row["accepted_percent_by_position"]]

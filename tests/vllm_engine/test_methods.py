@@ -11,7 +11,7 @@ from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
     SchedulerLimits,
 )
 from support import reference_engines, vllm_heads
-from support.shipped_pair import PAIR
+from support.shipped_pair import EAGLE3, PAIR, trained_acceptance
 from support.vllm_generate import NEW_TOKENS, TARGET, Generated, generate
 from support.vllm_tests import installed
 
@@ -72,6 +72,23 @@ def test_draft_model_drafts_what_the_target_accepts(
     _check_counters(result, DRAFT_TOKENS)
     # The Reference engine accepts 58 % of the draft's tokens for these prompts.
     assert 0.5 < result.accepted / result.drafted < 0.7
+
+
+def test_trained_heads_draft_what_the_target_accepts(
+    plain: Generated, prompts: list[Ids], tmp_path: Path
+) -> None:
+    result = _speculating(
+        prompts,
+        tmp_path,
+        method="eagle3",
+        model=str(EAGLE3),
+        num_speculative_tokens=vllm_heads.HEADS,
+    )
+    assert result.tokens == plain.tokens
+    _check_counters(result, vllm_heads.HEADS)
+    # The figures of the training are for longer answers, which repeat themselves more.
+    shares = [count / result.drafts for count in result.positions]
+    assert shares == pytest.approx(trained_acceptance(vllm_heads.HEADS), abs=0.1)
 
 
 def test_ngram_repeats_what_the_target_wrote(

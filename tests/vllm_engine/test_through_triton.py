@@ -10,6 +10,7 @@ import pytest
 
 from cluster.processes import until
 from support import vllm_heads
+from support.shipped_pair import EAGLE3
 from support.triton_server import Server
 from support.vllm_generate import NEW_TOKENS, Generated
 from support.vllm_tests import installed
@@ -31,16 +32,19 @@ def _speculation(method: str, folder: Path) -> dict[str, Any]:
         return {"num_speculative_tokens": 4, **lookup}
     if method == "suffix":
         return {"num_speculative_tokens": 8}
-    heads = {"eagle": vllm_heads.eagle, "eagle3": vllm_heads.eagle3, "medusa": vllm_heads.medusa}
+    if method == "eagle3":
+        return {"model": str(EAGLE3), "num_speculative_tokens": vllm_heads.HEADS}
+    heads = {"eagle": vllm_heads.eagle, "medusa": vllm_heads.medusa}
     return {"model": str(heads[method](folder)), "num_speculative_tokens": vllm_heads.HEADS}
 
 
 @pytest.fixture(
     params=[
         "draft_model",
+        "eagle3",
         *(
             pytest.param(method, marks=pytest.mark.nightly)
-            for method in ("ngram", "suffix", "eagle", "eagle3", "medusa")
+            for method in ("ngram", "suffix", "eagle", "medusa")
         ),
     ]
 )
