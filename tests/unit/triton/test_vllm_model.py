@@ -218,6 +218,8 @@ def test_requests_are_counted_at_once() -> None:
     copies = Copies(Exporter(list, create, {"model": "vllm_model"}), pytest.fail)
     copies.began()
     copies.began()
+    assert not made
+    copies.start()
     until(lambda: bool(made) and made[0].value == 2, lambda: f"{made} is not 2")
     copies.ended()
     copies.close()

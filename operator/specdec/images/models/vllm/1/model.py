@@ -97,6 +97,7 @@ class TritonPythonModel:
 
     def execute(self, batch: list[Any]) -> None:
         """Start requests; their answers are sent by other threads."""
+        self._copies.start()
         for request in batch:
             sender = Sender(request.get_response_sender(), self._senders)
             tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}

@@ -106,7 +106,9 @@ class Exporter:
 class Copies:
     """A thread that copies until it is closed, and counts requests at once.
 
-    vLLM reports a request only at the end of its first step. A pod must not stop before that.
+    vLLM reports a request only at the end of its first step. A pod must not stop before that. The
+    thread starts with the first request: on a busy machine, Triton sometimes did not answer calls
+    about metrics that came before the model was initialized, and the model never was.
 
     Args:
         exporter: what copies.
@@ -117,8 +119,13 @@ class Copies:
         self._exporter, self._failed = exporter, failed
         self._in_flight, self._lock = 0, threading.Lock()
         self._changed, self._closed = threading.Event(), False
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         try:
@@ -152,4 +159,5 @@ class Copies:
         """Copy once more, and end."""
         self._closed = True
         self._changed.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
