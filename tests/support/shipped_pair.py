@@ -60,14 +60,3 @@ def build(
         env={"SPECDEC_TERMINATION_LOG": str(folder / f"{name}.json")},
     )
     return folder / name
-
-
-def trained_acceptance(length: int) -> list[float]:
-    """Return the share of drafts of `length` tokens that is accepted, by position in a draft.
-
-    The training of the EAGLE-3 heads measured it on the pair's prompts.
-    """
-    manifest = json.loads((PAIR / "eagle3.json").read_text("utf-8"))
-    rows = manifest["speculation"]["acceptance"]
-    (row,) = (row for row in rows if row["draft_length"] == length)
-    return [percent / 100 for percent in row["accepted_percent_by_position"]]

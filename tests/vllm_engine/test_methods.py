@@ -11,12 +11,15 @@ from specdec.images.backend.tensorrtllm.reference_engine.scheduler import (
     SchedulerLimits,
 )
 from support import reference_engines, vllm_heads
-from support.shipped_pair import EAGLE3, PAIR, trained_acceptance
+from support.shipped_pair import EAGLE3, PAIR
 from support.vllm_generate import NEW_TOKENS, TARGET, Generated, generate
 from support.vllm_tests import installed
 
 Ids = list[int]
 DRAFT_TOKENS = 4
+# Drafts of the shipped EAGLE-3 heads that are accepted, by position: the rounds of the training's
+# own comparison of heads and target, for answers of this length.
+TRAINED = [826 / 1317, 620 / 1317, 462 / 1317]
 # The prompts of methods whose drafts are random: the output alone matters.
 FEW = 8
 pytestmark = [pytest.mark.slow, pytest.mark.vllm(gibibytes=2)]
@@ -86,9 +89,8 @@ def test_trained_heads_draft_what_the_target_accepts(
     )
     assert result.tokens == plain.tokens
     _check_counters(result, vllm_heads.HEADS)
-    # The figures of the training are for longer answers, which repeat themselves more.
     shares = [count / result.drafts for count in result.positions]
-    assert shares == pytest.approx(trained_acceptance(vllm_heads.HEADS), abs=0.1)
+    assert shares == pytest.approx(TRAINED, abs=0.03)
 
 
 def test_ngram_repeats_what_the_target_wrote(
