@@ -1,6 +1,7 @@
 """Runs `specdec migrate` on the TensorRT samples."""
 
-from specdec.backends.pytorch.migration import Body, Migration, migrate
+from specdec.backends.migration import Body, Migration
+from specdec.backends.pytorch.migration import migrate
 from specdec.tools.dry_run.resource import load
 from support.golden_cases import SAMPLES
 

@@ -176,7 +176,7 @@ def test_limits_that_are_not_set_are_named() -> None:
 
 def test_resource_of_another_backend_is_refused() -> None:
     (need,) = migrate(load(str(SAMPLES["pytorch-ngram"]))).needs
-    assert need == "spec.runtime.backend is PyTorch: give a resource of backend TensorRT"
+    assert need == "spec.runtime.backend is PyTorch: give a resource of backend TensorRT or VLLM"
 
 
 def test_command_prints_the_resource_and_reports_changes_on_stderr(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_file_without_a_resource_is_refused(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["-f", SAMPLES["tensorrt-medusa"]], "method is Medusa, which needs an engine"),
-        (["-f", SAMPLES["pytorch-mtp"]], "give a resource of backend TensorRT"),
+        (["-f", SAMPLES["pytorch-mtp"]], "give a resource of backend TensorRT or VLLM"),
         (["-f", SAMPLES["tensorrt-medusa"], "--to", "Reference"], "--to Reference: give PyTorch"),
         (["-f", "no-such-file.yaml"], "cannot be read"),
     ],

@@ -1,5 +1,6 @@
 """The command `specdec migrate`; it imports the API only when it runs."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,9 @@ from specdec.tools.cli.resource_options import (
 )
 
 if TYPE_CHECKING:
-    from specdec.backends.pytorch.migration import Migration
+    from collections.abc import Callable
+
+    from specdec.backends.migration import Body, Migration
 
 Resources = Annotated[
     str, typer.Option("-f", "--file", help="YAML file with SpeculativeModels; - is stdin.")
@@ -21,7 +24,7 @@ Resources = Annotated[
 
 def migrate(
     file: Resources,
-    to: Annotated[str, typer.Option(help="The backend: PyTorch.")] = "PyTorch",
+    to: Annotated[str, typer.Option(help="The backend: PyTorch or VLLM.")] = "PyTorch",
 ) -> None:
     """Print the resources of another backend that serve the same models.
 
@@ -32,15 +35,16 @@ def migrate(
     or a field has no equivalent.
     """
     with report_errors():
-        from specdec.backends.pytorch import migration
+        from specdec.backends import migrations
         from specdec.tools.dry_run.plan import make
         from specdec.tools.dry_run.rendering import dump
         from specdec.tools.dry_run.resource import InputError, complete, load_all
 
-        if to != migration.TO:
-            raise InputError(f"--to {to}: give {migration.TO}")
+        if to not in migrations.BACKENDS:
+            raise InputError(f"--to {to}: give {' or '.join(migrations.BACKENDS)}")
+        migrate_to = partial(migrations.migrate, to)
         objects = load_all(file)
-        migrated = [_migrated(body, file) for body in objects]
+        migrated = [_migrated(body, file, migrate_to) for body in objects]
         if any(result is not None and result.body is None for result in migrated):
             raise typer.Exit(BAD_INPUT)
         printed: list[dict[str, Any]] = []
@@ -55,16 +59,17 @@ def migrate(
         typer.echo("---\n".join(map(dump, printed)), nl=False)
 
 
-def _migrated(body: dict[str, Any], file: str) -> "Migration | None":
+def _migrated(
+    body: "Body", file: str, migrate_to: "Callable[[Body], Migration]"
+) -> "Migration | None":
     """Migrate a resource, and report its needs on stderr; None for any other object."""
     from specdec.api.model import KIND
-    from specdec.backends.pytorch import migration
     from specdec.tools.dry_run.resource import complete
 
     if body.get("kind") != KIND:
         return None
     complete(body, file)
-    result = migration.migrate(body)
+    result = migrate_to(body)
     for need in result.needs:
         typer.echo(f"specdec: {_name(body)}{need}", err=True)
     return result
