@@ -62,6 +62,7 @@ __all__ = [
 class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
+    `chunked_context` that is not set is true for backend VLLM, which asks `model_fields_set`.
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
     `arguments` are arguments of the LLM API (backend PyTorch) or of vLLM's engine (backend VLLM)
     that no field sets.

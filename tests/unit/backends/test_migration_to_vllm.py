@@ -29,8 +29,11 @@ def to_vllm(values: dict[str, Any], base: Body) -> Migration:
 def test_sample_becomes_a_valid_resource_or_names_what_it_needs(name: str) -> None:
     result = run("migrate", "-f", SAMPLES[name], "--to", "VLLM")
 
-    assert result.exit_code in (0, 2), result.output
-    if result.exit_code == 0:
+    assert result.exit_code in (0, 2) or "(ImageMissing)" in result.stderr, result.output
+    if result.exit_code == 1:
+        # The default images lack what the method needs, and only the user knows another one.
+        assert "set spec.runtime.image" in result.stderr
+    elif result.exit_code == 0:
         body = yaml.safe_load(result.stdout)
         assert body["spec"]["runtime"]["backend"] == "VLLM"
         assert "spec.runtime.backend is VLLM" in result.stderr

@@ -8,7 +8,7 @@ import yaml
 
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts
-from specdec.backends.vllm import methods
+from specdec.backends.vllm import limits, methods
 
 _DTYPES = {"Auto": "auto", "Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16"}
 
@@ -39,7 +39,7 @@ def arguments(model: SpeculativeModel, facts: Facts, token_bytes: int | None) ->
         "max_num_seqs": spec.limits.max_batch_size,
         "max_model_len": spec.limits.max_seq_len,
         "max_num_batched_tokens": spec.limits.max_num_tokens,
-        "enable_chunked_prefill": runtime.chunked_context,
+        "enable_chunked_prefill": limits.splits_prompts(model),
         "enable_prefix_caching": spec.kv_cache.reuse,
         **_cache(model, facts, token_bytes),
         **({"speculative_config": speculative} if speculative else {}),

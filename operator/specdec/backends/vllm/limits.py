@@ -23,9 +23,15 @@ def without_memory(model: SpeculativeModel) -> SpeculativeModel:
     return _prompts(open_limits.without_memory(model, method, steps=_steps(model)))
 
 
+def splits_prompts(model: SpeculativeModel) -> bool:
+    """Whether a prompt may take several steps; it may unless the spec forbids it."""
+    runtime = model.spec.runtime
+    return runtime.chunked_context or "chunked_context" not in runtime.model_fields_set
+
+
 def _steps(model: SpeculativeModel) -> Steps:
     """Without chunked context, vLLM computes a sequence that it paused as one prompt."""
-    return Steps(methods.of(model).slots(model), whole=True)
+    return Steps(methods.of(model).slots(model), whole=not splits_prompts(model))
 
 
 def _prompts(model: SpeculativeModel) -> SpeculativeModel:

@@ -22,7 +22,7 @@ def steps(model: SpeculativeModel, _: Images) -> Cause | None:
     """
     own = limits.without_memory(model).spec.target.limits
     taken = _taken(model)
-    if model.spec.runtime.chunked_context or own.max_seq_len <= own.max_num_tokens - taken:
+    if limits.splits_prompts(model) or own.max_seq_len <= own.max_num_tokens - taken:
         return None
     less = f" without the {taken} of drafts" if taken else ""
     return invalid(
