@@ -63,7 +63,7 @@ def _running() -> Iterator[tuple[Operator, ControlPlane]]:
     """Yield the operator as a process, and a control plane with the rest of manifests/install."""
     with (
         tempfile.TemporaryDirectory() as scratch,
-        ControlPlane("bench-operator", hold_jobs=True, volumes=40) as plane,
+        ControlPlane("bench-operator", hold_jobs=True, volumes=40, nodes=8) as plane,
     ):
         rendered = plane.kubectl("kustomize", str(ROOT / "manifests" / "install"))
         objects = [o for o in yaml.safe_load_all(rendered) if o["kind"] != "Deployment"]

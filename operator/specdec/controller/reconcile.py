@@ -36,6 +36,7 @@ from specdec.pipeline import decide as pipeline
 from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed
+from specdec.pipeline.stage import SOON
 
 logger = logging.getLogger(__name__)
 
@@ -170,8 +171,8 @@ class Reconciler:
             return REFUSED_REQUEUE_AFTER
         decision = with_refusals(decision, applied.refusals)
         decision = with_replaced_pods(decision, applied.replaced_pods)
-        if decision.requeue_after == 0.0 and not applied.refusals:
-            return 0.0  # the next decision follows at once, and its status is newer
+        if decision.requeue_after == SOON and not applied.refusals:
+            return SOON
         if is_progress(body, decision) and (wait := self._seconds_until_write(key)) > 0:
             return min(wait, decision.requeue_after or wait)
         await self._write_status(key, body, decision)

@@ -13,6 +13,8 @@ from specdec.pipeline.observed import Object, Observed, Ref
 # Seconds until the next reconcile while a Job, pod or claim is in progress. Watches report their
 # changes; only their logs and events have to be read again.
 POLL = 15.0
+# Seconds until a reconcile that will know more. The status waits for it too.
+SOON = 0.5
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ async def test_a_resource_becomes_ready_without_reads_and_with_few_writes() -> N
     await operator.connected()
     await operator.serve()
     assert operator.reads() == []
-    assert operator.count("apply_status", KIND) <= 12
-    assert operator.count("create", "Event") <= 7
-    assert len(operator.cluster.calls) <= 31
+    assert operator.count("apply_status", KIND) <= 8
+    assert operator.count("create", "Event") <= 6
+    assert len(operator.cluster.calls) <= 26
     assert {verb for verb, _, _ in operator.cluster.calls} == {"create", "apply_status"}
     await operator.runtime.stop()
 
