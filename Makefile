@@ -55,6 +55,7 @@ test: setup programs ## run every test layer, side by side; e2e only as root on 
 
 nightly: setup programs ## run all tests, also campaigns, floods, vLLM and tests of the test cluster
 	@$(BIN)/python -m support.vllm_wheel all
+	@$(BIN)/python -m support.foreign_clients
 	$(BIN)/python -m pytest $(PROCESSES)
 
 # Kubernetes is built from source once, which takes longer than a test may.

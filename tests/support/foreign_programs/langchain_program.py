@@ -1,0 +1,33 @@
+"""Asks an OpenAI endpoint by LangChain, whole and in a stream: URL, MODEL, PROMPT, LENGTH."""
+
+import json
+import sys
+
+from langchain_openai import ChatOpenAI, OpenAI
+
+url, model, prompt, length = sys.argv[1:]
+fields = {
+    "base_url": url,
+    "api_key": "none",
+    "model": model,
+    "temperature": 0,
+    "max_retries": 0,
+    "max_tokens": int(length),
+}
+chat, text = ChatOpenAI(**fields, stream_usage=True), OpenAI(**fields)
+whole, parts = chat.invoke(prompt), list(chat.stream(prompt))
+usages = [part.usage_metadata for part in parts if part.usage_metadata]
+json.dump(
+    {
+        "chat": whole.content,
+        "chat stream": "".join(part.content for part in parts),
+        "tokens": whole.usage_metadata["output_tokens"],
+        "stream tokens": sum(
+            (part.usage_metadata or {}).get("output_tokens", 0) for part in parts
+        ),
+        "text": text.invoke(f"{prompt}\n"),
+        "text stream": "".join(text.stream(f"{prompt}\n")),
+        "batch": [answer.content for answer in chat.batch([prompt, prompt])],
+    },
+    sys.stdout,
+)
