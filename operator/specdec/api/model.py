@@ -62,7 +62,7 @@ __all__ = [
 class Runtime(Value):
     """The server: backend, version and image; unset values come from the support matrix.
 
-    `chunked_context` that is not set is true for backend VLLM, which asks `model_fields_set`.
+    `chunked_context` that is not set is true for backend VLLM, and false for the others.
     `parameters` sets further parameters (name -> value) of the Triton models that run engines.
     `arguments` are arguments of the LLM API (backend PyTorch) or of vLLM's engine (backend VLLM)
     that no field sets.
@@ -75,7 +75,7 @@ class Runtime(Value):
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     pull_secrets: tuple[Reference, ...] = ()
     batch_scheduler_policy: Literal["GuaranteedNoEvict", "MaxUtilization"] = "GuaranteedNoEvict"
-    chunked_context: bool = False
+    chunked_context: bool | None = None
     parameters: dict[str, str] = Field(default_factory=dict)
     arguments: dict[str, Any] = Field(default_factory=dict)
     frontend: Literal["Triton", "TrtllmServe", "VllmServe"] = "Triton"

@@ -75,7 +75,7 @@ def _arguments(model: SpeculativeModel, facts: Facts) -> dict[str, Any]:
         "max_input_len": spec.limits.max_input_len,
         "max_seq_len": spec.limits.max_seq_len,
         "max_num_tokens": spec.limits.max_num_tokens,
-        "enable_chunked_prefill": runtime.chunked_context,
+        "enable_chunked_prefill": runtime.chunked_context is True,
         "kv_cache_config": _cache(model, facts),
         "scheduler_config": {
             "capacity_scheduler_policy": _POLICIES[runtime.batch_scheduler_policy]

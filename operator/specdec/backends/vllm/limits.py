@@ -25,8 +25,7 @@ def without_memory(model: SpeculativeModel) -> SpeculativeModel:
 
 def splits_prompts(model: SpeculativeModel) -> bool:
     """Whether a prompt may take several steps; it may unless the spec forbids it."""
-    runtime = model.spec.runtime
-    return runtime.chunked_context or "chunked_context" not in runtime.model_fields_set
+    return model.spec.runtime.chunked_context is not False
 
 
 def _steps(model: SpeculativeModel) -> Steps:
