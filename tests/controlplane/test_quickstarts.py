@@ -15,7 +15,7 @@ NAMESPACE = "quickstart"
 # The namespace of manifests/install-namespaced, which must exist.
 WATCHED = "team-a"
 # The resources that later commands of the guides read.
-THERE = ("reference-draft-target", "pytorch-ngram", "tensorrt-two-servers")
+THERE = ("reference-draft-target", "vllm-serve", "tensorrt-two-servers")
 # These need kinds that this cluster lacks. tests/chart covers the Prometheus operator and Argo CD,
 # and tests/controlplane/test_gateways.py covers the inference extension.
 FOREIGN = tuple(f"{ROOT}/manifests/{name}" for name in ("monitoring", "argocd", "gateways"))

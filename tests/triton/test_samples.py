@@ -39,7 +39,9 @@ def speculation(sample: str) -> Any:
 
 
 # test_llm_api.py covers the samples of the LLM API.
-ENGINES = [sample for sample in SAMPLES if spec(sample)["runtime"]["backend"] != "PyTorch"]
+ENGINES = [
+    sample for sample in SAMPLES if spec(sample)["runtime"]["backend"] not in ("PyTorch", "VLLM")
+]
 
 
 def of(*methods: str) -> list[str]:

@@ -75,6 +75,7 @@ def served(method: str, version: str, frontend: str) -> Json:
     """Return a resource with a value in each field that becomes an argument."""
     cr = vllm(method, version, frontend)
     put(cr, "target.parallelism", {"tensor": 2})
+    put(cr, "runtime.chunkedContext", False)
     put(cr, "target.dtype", "BFloat16")
     put(cr, "target.quantization", {"kvCache": "FP8"})
     put(cr, "target.kvCache", {"reuse": False, "memoryPercent": 80})
