@@ -6,7 +6,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from specdec.api import names
 from specdec.controller.leader_election import Lease
 from unit.controller.fakes import FakeCluster, Json
 
@@ -33,9 +32,9 @@ class Server(FakeCluster):
         return live
 
     @override
-    async def create(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json | None:
+    async def create(self, body: Mapping[str, Any]) -> bool:
         await self.pass_time()
-        created = await super().create(body, manager)
+        created = await super().create(body)
         await self.pass_time()
         return created
 
