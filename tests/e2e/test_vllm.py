@@ -23,7 +23,7 @@ from specdec.triton.model_names import VLLM
 from support import vllm_node
 from support.vllm_tests import alone, installed
 
-pytestmark = [pytest.mark.slow, pytest.mark.vllm(gibibytes=5)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.vllm(gibibytes=5)]
 PLAIN = "vllm-plain"
 TOKENS = 32
 # A pod whose engine has ended leaves its Service within this time.

@@ -51,6 +51,8 @@ NOWHERE = {
     "speculation.draftTarget.draft.engine.pagedContextFmha",
     "speculation.draftTarget.draft.kvCache.reuse",
     "speculation.draftTarget.fastLogits",
+    # Only backend VLLM has it, which is no base.
+    "speculation.draftTarget.heterogeneousVocabulary",
     "storage.existingClaim",
     "suspend",
 }

@@ -24,8 +24,8 @@ def test_new_field_of_config_pbtxt_touches_three_production_files(tmp_path: Path
     scratch.edit(
         "api/model.py",
         (
-            "    chunked_context: bool = False\n",
-            "    chunked_context: bool = False\n    overlap: bool = False\n",
+            "    chunked_context: bool | None = None\n",
+            "    chunked_context: bool | None = None\n    overlap: bool | None = None\n",
         ),
     )
     line = '        "enable_chunked_context": "true" if runtime.chunked_context else "",\n'
