@@ -40,7 +40,7 @@ BENCHMARK: Object = {
 
 @pytest.fixture(scope="module")
 def packages(world: World, gpus: None) -> Iterator[None]:
-    """Give the node the image and the packages; no other test has an engine meanwhile."""
+    """Give the node the image and the packages; no other test has an engine at that time."""
     vllm_node.load(world.node)
     for body in vllm_node.volume(installed()):
         world.kubectl("apply", "-f", "-", given=json.dumps(body))

@@ -6,7 +6,7 @@ the user can replace it.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,27 @@ class Migration:
     body: Body | None
     changes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+
+
+def migrated(
+    body: Body,
+    sources: tuple[str, ...],
+    needs: Callable[[Mapping[str, Any]], Iterator[str]],
+    changes: Callable[[Body], Iterator[str]],
+) -> Migration:
+    """The equivalent of a valid resource of one of the backends `sources`.
+
+    Args:
+        body: the resource.
+        sources: the backends that can migrate.
+        needs: what has no equivalent in a spec.
+        changes: changes a copy of the resource; yields a sentence for each change.
+    """
+    spec = body["spec"]
+    if missing := tuple(from_backend(spec, sources)) or tuple(needs(spec)):
+        return Migration(None, needs=missing)
+    changed = cleaned(body)
+    return Migration(changed, tuple(changes(changed)))
 
 
 def cleaned(body: Body) -> Body:
@@ -102,6 +123,12 @@ def open_limits(spec: Mapping[str, Any], to: str) -> Iterator[str]:
             f"spec.target.limits leaves {', '.join(left)} open: {to} computes them from the "
             "checkpoint and the memory of the GPU"
         )
+
+
+def backend(runtime: dict[str, Any], to: str, with_engines: str) -> Iterator[str]:
+    """Set the backend; engines of `with_engines` stay on the volume without a use."""
+    had, runtime["backend"] = runtime["backend"] == with_engines, to
+    yield f"spec.runtime.backend is {to}" + (": engines on the volume are not used" if had else "")
 
 
 def frontend(runtime: dict[str, Any], to: str) -> Iterator[str]:

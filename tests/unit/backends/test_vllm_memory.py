@@ -1,8 +1,8 @@
 """The memory plan of backend VLLM.
 
 Known from vLLM's sources: `get_kv_cache_configs` in vllm/v1/core/kv_cache_utils.py divides the
-bytes of the cache by the sum of all layers' bytes per token. On a CPU a real vLLM confirms it
-(tests/vllm_engine/test_cache.py).
+bytes of the cache by the sum of all layers' bytes per token. tests/vllm_engine/test_cache.py
+compares it with a real vLLM on a CPU.
 """
 
 from typing import Any

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends import open_limits
+from specdec.backends import one_process, open_limits
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.methods.definition import MethodDefinition
 from specdec.backends.protocol import Backend, Warnings
 from specdec.backends.pytorch import configuration, generations, memory, methods, rules
 from specdec.servers.trtllm_serve.serving import OPTIONS
 from specdec.triton import llm_api
-from specdec.triton.layout import RankPlan, Server
+from specdec.triton.layout import RankPlan
 from specdec.triton.llm_api import LlmApiPlan
 
 
@@ -33,8 +33,7 @@ class PyTorch:
 
     def servers(self, model: SpeculativeModel) -> RankPlan:
         """The first GPUs of the pod; a draft has those of the target."""
-        gpus = sum(len(ids) for ids in _instances(model))
-        return RankPlan((Server(gpus, {"target": tuple(range(gpus))}),))
+        return one_process.servers(model)
 
     def sized(
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
@@ -46,7 +45,7 @@ class PyTorch:
         """One model with `model.yaml`, or the options of `trtllm-serve`."""
         if not rules.in_triton(model):
             return {OPTIONS: configuration.options(model, facts)}
-        instances = _instances(model)
+        instances = one_process.instances(model)
         plan = LlmApiPlan(
             configuration=configuration.text(model, facts),
             decoupled=model.spec.serving.streaming,
@@ -60,16 +59,6 @@ class PyTorch:
 @lru_cache(maxsize=16)
 def _rendered(plan: LlmApiPlan) -> Mapping[str, str]:
     return llm_api.files(plan)
-
-
-def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:
-    """The GPU ordinals of each instance; the first instance has the lowest ordinals."""
-    split = model.spec.target.parallelism
-    each = split.tensor * split.pipeline
-    return tuple(
-        tuple(range(first * each, (first + 1) * each))
-        for first in range(model.spec.runtime.instances)
-    )
 
 
 BACKEND: Backend = PyTorch()

@@ -4,20 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from specdec.api.model import SpeculativeModel
-from specdec.backends.checkpoint_sizes import (
-    AUTO_BYTES,
-    DTYPE_BYTES,
-    bytes_per_stored_parameter,
-    is_mixture,
-    sizes_of,
-)
+from specdec.backends import one_process
+from specdec.backends.checkpoint_sizes import is_mixture
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import DraftMemory, EngineSizes, Footprint, footprint
 from specdec.backends.pytorch import methods
-
-# Architectures whose caches hold compressed keys and values. Facts that an earlier release read do
-# not state their size.
-_COMPRESSED = frozenset({"DeepseekV3ForCausalLM"})
 
 
 def footprints(
@@ -58,27 +49,17 @@ def _of_heads(
 def _engine(
     model: SpeculativeModel, role: str, checkpoints: Mapping[str, Checkpoint]
 ) -> EngineSizes | None:
-    checkpoint, spec = checkpoints[role], model.spec.target
-    sizes = sizes_of(checkpoint, None)
-    compressed = checkpoint.facts.architecture in _COMPRESSED
-    if sizes is None or (compressed and sizes.cache_width is None):
+    checkpoint = checkpoints[role]
+    sizes = one_process.sizes(checkpoint)
+    if sizes is None:
         return None
     method, is_target = methods.of(model), role == "target"
     shares = method.splits_attention(model)
     if not shares and is_mixture(checkpoint) and not sizes.routed:
         return None
-    dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
     heads = checkpoints.get("heads") if is_target else None
-    return EngineSizes(
-        sizes=sizes,
-        tensor=spec.parallelism.tensor,
-        pipeline=spec.parallelism.pipeline,
-        bytes_per_body_parameter=bytes_per_stored_parameter(checkpoint, sizes, dtype),
-        bytes_per_value=dtype,
-        bytes_per_kv_element=dtype if spec.quantization.kv_cache == "Auto" else 1,
-        max_batch_size=spec.limits.max_batch_size,
-        max_seq_len=spec.limits.max_seq_len,
-        max_num_tokens=spec.limits.max_num_tokens,
+    return replace(
+        one_process.engine(model, checkpoint, sizes),
         draft_len=method.max_draft_len(model),
         head_bytes=heads.bytes if heads else 0,
         head_layers=method.head_cache_layers if is_target else 0,

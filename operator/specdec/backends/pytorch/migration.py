@@ -47,12 +47,7 @@ _REMOVED = {
 
 def migrate(body: Body) -> Migration:
     """The equivalent of a valid resource of another backend."""
-    spec = body["spec"]
-    if needs := tuple(migration.from_backend(spec, FROM)) or tuple(_needs(spec)):
-        return Migration(None, needs=needs)
-    migrated = migration.cleaned(body)
-    changes = tuple(_apply_changes(migrated))
-    return Migration(migrated, changes)
+    return migration.migrated(body, FROM, _needs, _apply_changes)
 
 
 def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -97,9 +92,7 @@ def _requests(parameters: Mapping[str, str]) -> Iterator[str]:
 def _apply_changes(body: Body) -> Iterator[str]:
     """Change a resource; yields a sentence for each change."""
     spec = body["spec"]
-    engines = "" if spec["runtime"]["backend"] not in FROM[:1] else "engines on the volume are"
-    spec["runtime"]["backend"] = TO
-    yield f"spec.runtime.backend is {TO}" + (f": {engines} not used" if engines else "")
+    yield from migration.backend(spec["runtime"], TO, with_engines=FROM[0])
     yield from migration.open_limits(spec, TO)
     yield from _runtime(spec["runtime"])
     yield from migration.lengths(spec["speculation"])

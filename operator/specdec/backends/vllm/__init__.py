@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from specdec.api.model import SpeculativeModel
+from specdec.backends import one_process
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.footprint import Footprint
 from specdec.backends.methods.definition import MethodDefinition
@@ -11,7 +12,7 @@ from specdec.backends.protocol import Backend, Warnings
 from specdec.backends.vllm import configuration, limits, memory, methods, rules
 from specdec.servers.vllm_serve.serving import OPTIONS
 from specdec.triton import vllm
-from specdec.triton.layout import RankPlan, Server
+from specdec.triton.layout import RankPlan
 from specdec.triton.vllm import VllmPlan
 
 
@@ -39,8 +40,7 @@ class Vllm:
 
     def servers(self, model: SpeculativeModel) -> RankPlan:
         """The first GPUs of the pod; a draft has those of the target."""
-        gpus = sum(len(ids) for ids in _instances(model))
-        return RankPlan((Server(gpus, {"target": tuple(range(gpus))}),))
+        return one_process.servers(model)
 
     def sized(
         self, model: SpeculativeModel, checkpoints: Mapping[str, Checkpoint], gpu_mib: int
@@ -54,7 +54,7 @@ class Vllm:
         values = configuration.arguments(model, facts, need.kv_per_token if need else None)
         if not rules.in_triton(model):
             return {OPTIONS: configuration.options(values)}
-        instances = _instances(model)
+        instances = one_process.instances(model)
         plan = VllmPlan(
             arguments=configuration.text(values),
             decoupled=model.spec.serving.streaming,
@@ -67,16 +67,6 @@ class Vllm:
 @lru_cache(maxsize=16)
 def _rendered(plan: VllmPlan) -> Mapping[str, str]:
     return vllm.files(plan)
-
-
-def _instances(model: SpeculativeModel) -> tuple[tuple[int, ...], ...]:
-    """The GPU ordinals of each instance; the first instance has the lowest ordinals."""
-    split = model.spec.target.parallelism
-    each = split.tensor * split.pipeline
-    return tuple(
-        tuple(range(first * each, (first + 1) * each))
-        for first in range(model.spec.runtime.instances)
-    )
 
 
 BACKEND: Backend = Vllm()

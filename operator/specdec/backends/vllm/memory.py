@@ -11,19 +11,11 @@ from dataclasses import replace
 
 from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.api.model import SpeculativeModel
-from specdec.backends.checkpoint_sizes import (
-    AUTO_BYTES,
-    DTYPE_BYTES,
-    bytes_per_stored_parameter,
-    sizes_of,
-)
+from specdec.backends import one_process
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import DraftMemory, EngineSizes, Footprint, footprint
 from specdec.backends.methods.definition import MethodDefinition
 
-# Architectures whose caches hold compressed keys and values. Facts that an earlier release read do
-# not state their size.
-_COMPRESSED = frozenset({"DeepseekV3ForCausalLM"})
 # Larger than any draft's numbers: a damaged configuration must not reach the arithmetic.
 _MOST = 10**6
 # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE in vllm/envs.py: a buffer of FlashInfer's attention.
@@ -83,22 +75,11 @@ def _fixed(model: SpeculativeModel, *, drafts: bool) -> dict[str, int]:
 def _engine(
     model: SpeculativeModel, checkpoint: Checkpoint, method: MethodDefinition, role: str
 ) -> EngineSizes | None:
-    spec, sizes = model.spec.target, sizes_of(checkpoint, None)
-    compressed = checkpoint.facts.architecture in _COMPRESSED
-    if sizes is None or (compressed and sizes.cache_width is None):
+    sizes = one_process.sizes(checkpoint)
+    if sizes is None:
         return None
-    # With dtype Auto, vLLM serves FP32 checkpoints in 16 bits.
-    dtype = DTYPE_BYTES.get(spec.dtype, AUTO_BYTES)
-    return EngineSizes(
-        sizes=sizes,
-        tensor=spec.parallelism.tensor,
-        pipeline=spec.parallelism.pipeline,
-        bytes_per_body_parameter=bytes_per_stored_parameter(checkpoint, sizes, dtype),
-        bytes_per_value=dtype,
-        bytes_per_kv_element=dtype if spec.quantization.kv_cache == "Auto" else 1,
-        max_batch_size=spec.limits.max_batch_size,
-        max_seq_len=spec.limits.max_seq_len,
-        max_num_tokens=spec.limits.max_num_tokens,
+    return replace(
+        one_process.engine(model, checkpoint, sizes),
         draft_len=method.max_draft_len(model),
         # Layers of the target's own checkpoint that draft have its keys and values.
         head_layers=checkpoint.facts.next_token_layers or 0

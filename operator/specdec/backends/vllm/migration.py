@@ -59,12 +59,7 @@ _SAME = frozenset({"stream_interval"})
 
 def migrate(body: Body) -> Migration:
     """The equivalent of a valid resource of another backend."""
-    spec = body["spec"]
-    if needs := tuple(migration.from_backend(spec, FROM)) or tuple(_needs(spec)):
-        return Migration(None, needs=needs)
-    migrated = migration.cleaned(body)
-    changes = tuple(_apply_changes(migrated))
-    return Migration(migrated, changes)
+    return migration.migrated(body, FROM, _needs, _apply_changes)
 
 
 def _needs(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -104,11 +99,7 @@ def _requests(parameters: Mapping[str, str]) -> Iterator[str]:
 def _apply_changes(body: Body) -> Iterator[str]:
     """Change a resource; yields a sentence for each change."""
     spec = body["spec"]
-    engines = spec["runtime"]["backend"] in FROM[:1]
-    spec["runtime"]["backend"] = TO
-    yield f"spec.runtime.backend is {TO}" + (
-        ": engines on the volume are not used" if engines else ""
-    )
+    yield from migration.backend(spec["runtime"], TO, with_engines=FROM[0])
     yield from _runtime(spec["runtime"])
     yield from migration.lengths(spec["speculation"])
     yield from migration.removed(body, _REMOVED)

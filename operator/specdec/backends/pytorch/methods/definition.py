@@ -1,6 +1,6 @@
 """The interface of a method that drafts inside the LLM API, and the parts that methods share."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
@@ -8,34 +8,17 @@ from specdec.api.methods.llm_api import SuffixMatching
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint, Facts
 from specdec.backends.footprint import DraftMemory, EngineSizes
-from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.methods.in_server import InServerMethod
 from specdec.backends.pytorch.generations import Generation
 
 
-class LlmApiMethod(MethodDefinition):
-    """A method of the LLM API.
-
-    Attributes:
-        drafts_with: the role of the checkpoint that drafts; empty without one.
-    """
-
-    drafts_with: ClassVar[str] = ""
-    in_target_process = True
+class LlmApiMethod(InServerMethod):
+    """A method of the LLM API."""
 
     @override
     def splits_attention(self, model: SpeculativeModel) -> bool:
         """Not with attention data parallelism, in which every rank has all heads."""
         return model.spec.runtime.arguments.get("enable_attention_dp") is not True
-
-    @override
-    def max_draft_len(self, model: SpeculativeModel) -> int:
-        """The length of each draft."""
-        return model.spec.speculation.max_draft_tokens or 0
-
-    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """Warnings about a valid spec with this method."""
-        del model
-        return ()
 
     def draft_memory(
         self, model: SpeculativeModel, draft: Checkpoint, target: EngineSizes

@@ -3,32 +3,22 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts
-from specdec.backends.methods.definition import MethodDefinition
+from specdec.backends.methods.in_server import InServerMethod
 
 # Of one range of a schedule: the first and the last number of requests, and the draft length.
 Step = list[int]
 
 
-class VllmMethod(MethodDefinition):
+class VllmMethod(InServerMethod):
     """A method of vLLM; by default the target decodes alone.
 
     Attributes:
         spelling: the value of `method` in `speculative_config`; empty if nothing drafts.
-        drafts_with: the role of the checkpoint that drafts; empty without one.
     """
 
     spelling: ClassVar[str] = ""
-    drafts_with: ClassVar[str] = ""
-    in_target_process = True
-
-    @override
-    def max_draft_len(self, model: SpeculativeModel) -> int:
-        """The length of each draft."""
-        return model.spec.speculation.max_draft_tokens or 0
 
     def slots(self, model: SpeculativeModel) -> int:
         """Tokens of a step that each request takes for its draft, beside those that it decodes.
@@ -37,11 +27,6 @@ class VllmMethod(MethodDefinition):
         """
         del model
         return 0
-
-    def warnings(self, model: SpeculativeModel) -> tuple[str, ...]:
-        """Warnings about a valid spec with this method."""
-        del model
-        return ()
 
     def settings(self, model: SpeculativeModel) -> dict[str, Any]:
         """Keys of `speculative_config` that only this method has."""

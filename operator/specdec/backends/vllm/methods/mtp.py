@@ -22,6 +22,7 @@ class MtpMethod(VllmMethod):
     def findings(
         self, model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]
     ) -> Iterator[Finding]:
+        """Also a draft length that leaves out some of the layers in its last turn."""
         yield from prediction_layers.findings(model, facts)
         layers, length = facts.get("target", NO_FACTS).next_token_layers, self.max_draft_len(model)
         if layers and length > layers and length % layers:
