@@ -5,7 +5,7 @@ import shlex
 import textwrap
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,11 @@ def ask_openai(kubectl: Kubectl, screen: Screen) -> None:
 
 def show_next_steps(machine: Machine, screen: Screen) -> None:
     """Print commands that inspect the demo and remove it."""
-    kubectl = machine.kubectl()
-    screen.heading("Explore")
-    screen.block(
+    explore(
+        machine,
+        screen,
+        (MODEL, OPENAI, LOOKUP),
         [
-            f"export KUBECONFIG={kubectl.environment['KUBECONFIG']}",
-            f"alias kubectl={kubectl.program}",
-            "kubectl get specm",
-            f"kubectl describe specm {MODEL}",
             "kubectl get events --sort-by=.metadata.creationTimestamp",
             f"kubectl get jobs,pods,services -l specdec.dev/model={MODEL}",
             f"kubectl logs deployment/{MODEL}",
@@ -165,10 +162,27 @@ def show_next_steps(machine: Machine, screen: Screen) -> None:
             f"kubectl apply -f {SAMPLES.relative_to(ROOT)}/reference-lookahead.yaml",
             f"kubectl port-forward service/{MODEL} 8001 &",
             ".venv/bin/specdec generate --url localhost:8001 --prompt 'class Reader:'",
+        ],
+    )
+
+
+def explore(
+    machine: Machine, screen: Screen, models: Sequence[str], commands: Sequence[str]
+) -> None:
+    """Print `commands`, which inspect the first of the models, and how to remove all."""
+    kubectl = machine.kubectl()
+    screen.heading("Explore")
+    screen.block(
+        [
+            f"export KUBECONFIG={kubectl.environment['KUBECONFIG']}",
+            f"alias kubectl={kubectl.program}",
+            "kubectl get specm",
+            f"kubectl describe specm {models[0]}",
+            *commands,
         ]
     )
     screen.heading("Remove it")
-    screen.block([f"kubectl delete specm {MODEL} {OPENAI} {LOOKUP}", "make demo-down"])
+    screen.block([f"kubectl delete specm {' '.join(models)}", "make demo-down"])
 
 
 def run(machine: Machine, screen: Screen) -> None:

@@ -11,7 +11,7 @@ from demo.kubectl import Kubectl
 from demo.machine import Machine, Node
 from demo.progress import is_measured, is_ready, is_verified
 from demo.screen import Screen
-from demo.story import PROMPT, follow, install, seed_pair, settled
+from demo.story import PROMPT, explore, follow, install, seed_pair, settled
 from specdec.client import Answer, Client, Request, metrics
 from specdec.triton.model_names import VLLM
 from support import vllm_node, vllm_wheel
@@ -118,19 +118,14 @@ def compare(model: Mapping[str, Any], screen: Screen) -> None:
 
 def show_next_steps(machine: Machine, screen: Screen) -> None:
     """Print commands that inspect the demo and remove it."""
-    kubectl = machine.kubectl()
-    screen.heading("Explore")
-    screen.block(
+    explore(
+        machine,
+        screen,
+        (DRAFT, PLAIN),
         [
-            f"export KUBECONFIG={kubectl.environment['KUBECONFIG']}",
-            f"alias kubectl={kubectl.program}",
-            "kubectl get specm",
-            f"kubectl describe specm {DRAFT}",
             f"kubectl logs deployment/{DRAFT}",
             f"kubectl port-forward service/{DRAFT} 8001 &",
             f".venv/bin/specdec generate --url localhost:8001 --model {VLLM} "
             "--prompt 'class Reader:'",
-        ]
+        ],
     )
-    screen.heading("Remove it")
-    screen.block([f"kubectl delete specm {PLAIN} {DRAFT}", "make demo-down"])

@@ -7,19 +7,17 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from cluster.processes import DEADLINE_SECONDS, until
+from cluster.processes import until
 from specdec.api import names
 from specdec.servers.proxied import PORT, PORTS
 from specdec.tools.dry_run.plan import ResourcePlan
 from specdec.triton import start
-from support import trtllm_serve
+from support import pod_probes, trtllm_serve
 from support.ports import reserved
 from support.programs import local
 
@@ -111,25 +109,12 @@ class Pod:
 
     def probe(self, name: str) -> str:
         """Run a probe of the server's container once; return its message, empty on success."""
-        *command, plan = self.server[f"{name}Probe"]["exec"]["command"]
-        fields = {**json.loads(plan), "port": self._ports[PORT]}
-        done = subprocess.run(
-            local([*command, json.dumps(fields)]),
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "SPECDEC_HEALTH": str(self.state)},
-        )
-        assert bool(done.returncode) == bool(done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stderr.strip()
+        command = self.server[f"{name}Probe"]["exec"]["command"]
+        return pod_probes.probe(command, self._ports[PORT], self.state)
 
     def age(self, seconds: float) -> None:
         """Move the times in the probes' record into the past."""
-        record = json.loads(self.state.read_bytes())
-        for name in ("at", "asked"):
-            record[name] -= seconds
-        self.state.write_text(json.dumps(record), "utf-8")
+        pod_probes.age(self.state, seconds)
 
     def stop(self) -> subprocess.Popen[bytes]:
         """Start the server's preStop hook, as the kubelet does."""
@@ -146,16 +131,12 @@ class Pod:
 
     def status(self, path: str, method: str = "GET", url: str = "") -> int:
         """Return the HTTP status of a request without a body; 0 if the connection failed."""
-        request = urllib.request.Request((url or self.url) + path, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
-                return int(reply.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except (urllib.error.URLError, ConnectionError) as error:
+
+        def failed(error: OSError) -> None:
             ended = [name for name in self._processes if self.ended(name) is not None]
             print(f"{method} {path}: {error!r}; ended containers: {ended}", file=sys.stderr)
-            return 0
+
+        return pod_probes.status((url or self.url) + path, method, failed)
 
     def _start(self, name: str, argv: Sequence[str], env: Sequence[Mapping[str, str]]) -> None:
         path = f"{self._volume / 'bin'}:{os.environ['PATH']}"

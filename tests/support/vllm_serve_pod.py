@@ -3,12 +3,8 @@
 The kind of server gives the command lines. Only ports and paths differ from those of a pod.
 """
 
-import json
-import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +12,13 @@ from typing import Any, Self
 
 import yaml
 
-from cluster.processes import DEADLINE_SECONDS, until
+from cluster.processes import until
 from specdec.api.model import SpeculativeModel
 from specdec.servers.kind import Probing, Start, kind
 from specdec.servers.vllm_serve.serving import OPTIONS
 from specdec.triton.layout import PLAIN
+from support import pod_probes
 from support.ports import reserved
-from support.programs import local
 from support.shipped_pair import PAIR
 from support.simulated_cluster import resource
 from support.vllm_server import MODULE, VllmServer
@@ -131,37 +127,16 @@ class Pod:
             attempt_seconds=self._kind.serving.attempt_seconds,
             patience_seconds=60,
         )
-        *command, plan = getattr(self._kind.serving.probes(probing), name)
-        fields = {**json.loads(plan), "port": self.server.port}
-        done = subprocess.run(
-            local([*command, json.dumps(fields)]),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DEADLINE_SECONDS,
-            env={**os.environ, "SPECDEC_HEALTH": str(self._state)},
-        )
-        assert bool(done.returncode) == bool(done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stderr.strip()
+        command = getattr(self._kind.serving.probes(probing), name)
+        return pod_probes.probe(command, self.server.port, self._state)
 
     def age(self, seconds: float) -> None:
         """Move the times in the probes' record into the past."""
-        record = json.loads(self._state.read_bytes())
-        for name in ("at", "asked"):
-            record[name] -= seconds
-        self._state.write_text(json.dumps(record), "utf-8")
+        pod_probes.age(self._state, seconds)
 
     def status(self, path: str, method: str = "GET", url: str = "") -> int:
         """Return the HTTP status of a request without a body; 0 if the connection failed."""
-        request = urllib.request.Request((url or self.url) + path, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as reply:
-                return int(reply.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except (urllib.error.URLError, ConnectionError):
-            return 0
+        return pod_probes.status((url or self.url) + path, method)
 
     @property
     def _state(self) -> Path:
