@@ -89,8 +89,6 @@ class EngineSizes:
         file_bytes: bytes of all rank files of a prebuilt engine, which count as its weights.
         attention_data: attention data parallelism: tensor parallelism divides routed experts
             alone, and each rank has requests and a cache of its own.
-        hybrid_cache: whether one cache has windows and states too, and frees what is behind a
-            window. Otherwise it keeps windows whole, and states are apart.
     """
 
     sizes: Sizes
@@ -108,7 +106,6 @@ class EngineSizes:
     gathers_logits: bool = False
     file_bytes: int | None = None
     attention_data: bool = False
-    hybrid_cache: bool = False
 
     @property
     def split(self) -> int:
@@ -155,17 +152,18 @@ class DraftMemory:
 def footprint(engine: EngineSizes) -> Footprint:
     """The footprint of the largest rank of an engine."""
     sequence = math.ceil((engine.max_seq_len + engine.draft_len) / BLOCK) * BLOCK
+    rates = cache_rates(engine)
     parts = {
         "Weights": _weights(engine),
         "Heads": engine.head_bytes,
         "Activations": _activations(engine),
         "Logits": _logits(engine),
-        "States": 0 if engine.hybrid_cache else _states(engine) * engine.max_batch_size,
+        "States": _states(engine, rates) * engine.max_batch_size,
         "Communication": _COMMUNICATION if engine.tensor * engine.pipeline > 1 else 0,
     }
     return Footprint(
         parts={name: size for name, size in parts.items() if size},
-        kv_per_token=_kv_per_token(engine, sequence),
+        kv_per_token=rates.full + rates.window,
         sequence=sequence,
         full_batch=engine.max_batch_size * sequence,
     )
@@ -251,16 +249,6 @@ def _heads(engine: EngineSizes, kv_heads: int, head_dim: int) -> int:
     return 2 * math.ceil(kv_heads / engine.split) * head_dim * engine.bytes_per_kv_element
 
 
-def _states(engine: EngineSizes) -> int:
+def _states(engine: EngineSizes, rates: CacheRates) -> int:
     """Bytes of a sequence's states: one after each draft token, because drafts may be rejected."""
-    return cache_rates(engine).state * (1 + engine.draft_len)
-
-
-def _kv_per_token(engine: EngineSizes, sequence: int) -> int:
-    """Bytes of a token in the cache; on average over the longest sequence in a hybrid cache."""
-    rates = cache_rates(engine)
-    if not engine.hybrid_cache:
-        return rates.full + rates.window
-    # A window holds the tokens of a step before it frees those behind it.
-    kept = min(sequence, engine.sizes.window + engine.max_num_tokens)
-    return rates.full + math.ceil((rates.window * kept + _states(engine)) / sequence)
+    return rates.state * (1 + engine.draft_len)

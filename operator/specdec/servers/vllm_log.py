@@ -20,7 +20,6 @@ def _line(pattern: str) -> re.Pattern[str]:
 
 
 # Of the GPU, and in newer releases also of the CPU.
-_CACHE = _line(r"\bKV cache size: ([\d,]+) tokens\b")
 
 VLLM = replace(
     TRITON,
@@ -60,11 +59,10 @@ VLLM = replace(
         Step(_line(r"Loading drafter model"), "loading the draft"),
         Step(_line(r"(?:Loading weights|Model loading) took "), "weights loaded"),
         Step(_line(r"Compiling a graph for |Dynamo bytecode transform time"), "compiling"),
-        Step(_CACHE, "KV cache of {0} tokens allocated"),
+        Step(_line(r"\bKV cache size: ([\d,]+) tokens\b"), "KV cache of {0} tokens allocated"),
         Step(_line(r"Capturing CUDA graphs[^:\r\n]*: +(\d+)%"), "capturing CUDA graphs, {0} %"),
         Step(_line(r"Graph capturing finished "), "CUDA graphs captured"),
         Step(_line(r"init engine \(.*\) took "), "engine started"),
         Step(_line(r"Application startup complete"), "waiting for a first token"),
     ),
-    cache=_CACHE,
 )

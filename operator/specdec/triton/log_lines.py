@@ -43,8 +43,6 @@ class LogLines:
         noise: lines that show nothing to a person, such as rows of tables, frames of backtraces.
         fixes: what to do about some causes; the first that applies.
         steps: of a start; empty if the log does not show them.
-        cache: a line with the size of the KV cache in tokens, which may have commas; None if the
-            log does not show it.
     """
 
     errors: tuple[re.Pattern[str], ...]
@@ -54,7 +52,6 @@ class LogLines:
     noise: re.Pattern[str]
     fixes: tuple[Fix, ...] = ()
     steps: tuple[Step, ...] = ()
-    cache: re.Pattern[str] | None = None
 
     def fix(self, cause: str) -> str:
         """What to do about a cause; empty if that is not known."""
@@ -68,11 +65,6 @@ class LogLines:
                 if line.start() >= last:
                     last, name = line.start(), step.name.format(*line.groups())
         return name
-
-    def cache_tokens(self, log: str) -> int | None:
-        """How many tokens the KV cache has; None if the log does not show it."""
-        lines = self.cache.findall(log) if self.cache else []
-        return int(lines[-1].replace(",", "")) if lines else None
 
 
 # Of tritonserver and of TensorRT-LLM; first the models that failed to load.

@@ -57,26 +57,13 @@ def test_cache_that_keeps_windows_whole_counts_them_as_other_layers(name: str) -
     assert footprint(engine(name)).kv_per_token == 2 * (case["rate"] + case["window"])
 
 
-def test_cache_that_frees_windows_has_room_for_them_and_a_step() -> None:
-    name = "openai/gpt-oss-120b"
-    need = footprint(engine(name, hybrid_cache=True))
-    full, window = (2 * TARGETS[name][key] for key in ("rate", "window"))
-    whole = full * need.sequence + window * (128 + 8192)
-    assert whole <= need.kv_per_token * need.sequence < whole + need.sequence
-    short = footprint(engine(name, hybrid_cache=True, max_seq_len=2048))
-    assert short.kv_per_token == full + window
-
-
-def test_states_are_a_part_of_their_own_or_share_the_cache() -> None:
+def test_states_are_a_part_of_their_own() -> None:
     name = "Qwen/Qwen3-Next-80B-A3B-Instruct"
     state, rate = 4 * 19759104, 2 * TARGETS[name]["rate"]
     apart = footprint(engine(name, draft_len=1))
     assert apart.parts["States"] == 8 * 2 * state
     assert apart.kv_per_token == rate
     assert footprint(engine(name, tensor=2)).parts["States"] == 8 * state // 2
-    shared = footprint(engine(name, hybrid_cache=True))
-    assert "States" not in shared.parts
-    assert shared.kv_per_token == rate + -(-state // shared.sequence)
 
 
 def test_cache_of_unknown_layers_is_not_planned_and_the_message_names_it() -> None:

@@ -127,8 +127,9 @@ def test_each_step_of_a_start_follows_the_one_before() -> None:
     ],
 )
 def test_size_of_the_cache_is_read_in_each_release(line: str) -> None:
-    assert VLLM.cache_tokens(f"{INFO} [kv_cache_utils.py:2235] {line}\n") == 12352
-    assert VLLM.cache_tokens("KV cache") is None
+    step = VLLM.step(f"{INFO} [kv_cache_utils.py:2235] {line}\n")
+    assert step == "KV cache of 12,352 tokens allocated"
+    assert VLLM.step("KV cache") == ""
 
 
 def test_available_has_the_step_of_a_server_that_starts() -> None:
