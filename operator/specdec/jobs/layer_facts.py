@@ -88,7 +88,7 @@ def _listed(own: Config) -> Iterable[str]:
             continue
         numbers = table["numbers"].get(key, {})
         for item in stated:
-            if isinstance(item, str) and item not in ("|",):
+            if isinstance(item, str) and item != "|":
                 yield by_name.get(item, item)
             elif isinstance(item, int):
                 yield numbers.get(int(item), str(item))
