@@ -153,6 +153,10 @@ class Requests(ABC):
         """Whether the model shortens a limit of tokens to the room that the prompt leaves."""
         return False
 
+    def repeats_samples(self, declared: Declaration) -> bool:
+        """Whether the model gives sampled requests without a seed the same answer."""
+        return False
+
     def gives_log_probs(self, declared: Declaration) -> bool:
         """Whether answers of this model can have the log probabilities of their tokens."""
         return "return_log_probs" in declared.inputs

@@ -1,18 +1,16 @@
 """Turn a validated body into a `Task`: what is generated, and how it is answered."""
 
-import struct
 from dataclasses import dataclass, replace
-from typing import Any
 
 from specdec.client.errors import BadRequestError
 from specdec.images.openai.body import shown
 from specdec.images.openai.errors import ApiError, context_length, unknown_model
 from specdec.images.openai.models import Chat, Common, Completion
+from specdec.images.openai.sampling import sampling
 from specdec.images.openai.settings import EndpointSettings
 from specdec.servers.encoding import Declaration, Requests
 from specdec.servers.request import Request
 
-_MASK = 2**64 - 1
 _COMPLETION_TOKENS = 16
 _SCOPE_INPUT = "lookup_scope"
 
@@ -42,6 +40,11 @@ class Served:
     def gives_log_probs(self) -> bool:
         """The server can report the log probabilities of tokens."""
         return self.requests.gives_log_probs(self.declared)
+
+    @property
+    def repeats_samples(self) -> bool:
+        """Requests without a seed get the same samples."""
+        return self.requests.repeats_samples(self.declared)
 
     @property
     def ends_at_stop(self) -> bool:
@@ -106,7 +109,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
             log_probs=log_probs or (not served.counts_tokens and served.gives_log_probs),
             token_counts=served.counts_tokens,
             stop_words=stop,
-            **_sampling(body),
+            **sampling(body, draws_seed=served.repeats_samples),
         )
         served.requests.encode(request, served.declared)
         for text in (prompt, *stop):
@@ -253,27 +256,3 @@ def _max_tokens(body: Common, served: Served, settings: EndpointSettings) -> int
             name,
         )
     return limit
-
-
-def _sampling(body: Common) -> dict[str, Any]:
-    """The sampling parameters; temperature 0 is greedy decoding."""
-    values: dict[str, Any] = {
-        name: getattr(body, name)
-        for name in ("presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens")
-    }
-    if body.seed is not None:
-        values["seed"] = body.seed & _MASK
-    if body.temperature is not None and _single(body.temperature) == 0:
-        values.pop("seed", None)
-        return values
-    values |= {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k}
-    if body.temperature is not None and body.top_p is None and body.top_k is None:
-        # Engines decode greedily at any temperature unless one of these two is set.
-        values["top_p"] = 1.0
-    return values
-
-
-def _single(value: float) -> float:
-    """The number rounded to 32 bits, as a server gets it."""
-    result: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    return result

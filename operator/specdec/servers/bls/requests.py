@@ -46,6 +46,11 @@ class BlsRequests(Requests):
         return self.takes_draft_length(declared)
 
     @override
+    def repeats_samples(self, declared: Declaration) -> bool:
+        # TensorRT-LLM seeds each request, with the same number by default.
+        return not declared.inputs.isdisjoint(("seed", "random_seed"))
+
+    @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:
         """Tensors of shape [1, n], by the input names that the model declares."""
         refuse_chat(request)

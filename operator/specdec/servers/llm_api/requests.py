@@ -47,6 +47,10 @@ class LlmApiRequests(Requests):
         return _MAX_TOKENS in inputs
 
     @override
+    def repeats_samples(self, declared: Declaration) -> bool:
+        return f"{_PREFIX}seed" in declared.inputs
+
+    @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:
         """Tensors of shape [n], by the names of the LLM API's sampling parameters."""
         refuse_chat(request)
