@@ -85,6 +85,12 @@ class EndpointCases:
         deltas = [chunk.choices[0].delta.content or "" for chunk in create(**asked, stream=True)]
         assert "".join(deltas) == whole.choices[0].message.content
 
+    def test_sampled_answers_differ_unless_they_have_a_seed(self, client: openai.OpenAI) -> None:
+        texts = [completion(client, temperature=1.5).choices[0].text for _ in range(4)]
+        seeded = [completion(client, temperature=1.5, seed=7).choices[0].text for _ in range(2)]
+        assert len(set(texts)) > 1
+        assert len(set(seeded)) == 1
+
     @pytest.mark.parametrize("stream", [False, True])
     def test_stop_string_is_cut(self, client: openai.OpenAI, answer: Answer, stream: bool) -> None:
         plain = answer(PROMPT)

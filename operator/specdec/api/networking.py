@@ -95,6 +95,7 @@ class OpenAI(Value):
     chat_template: TemplateRef | None = None
     tool_call_parser: Literal["hermes", "llama3_json"] | None = None
     reasoning_parser: Literal["deepseek_r1", "qwen3"] | None = None
+    default_decoding: Literal["Checkpoint", "Greedy"] = "Checkpoint"
     limits: OpenAILimits = OpenAILimits()
     resources: Resources = Field(default_factory=dict)
 

@@ -83,6 +83,7 @@ def _command(model: SpeculativeModel, settings: OpenAI, tokenizer: str) -> list[
         "--chat-template": f"{_FOLDER}/{_FILE}" if settings.chat_template else None,
         "--tool-call-parser": settings.tool_call_parser,
         "--reasoning-parser": settings.reasoning_parser,
+        "--default-decoding": settings.default_decoding,
         "--max-body-bytes": settings.limits.body_bytes,
         "--max-in-flight": settings.limits.requests_in_flight,
         "--timeout-seconds": settings.limits.timeout_seconds,

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from specdec.servers.chunk import Chunk
 from specdec.servers.errors import BadRequestError
 from specdec.servers.request import Request
+from specdec.servers.sampling import has_input
 from specdec.servers.tensor import Tensor
 
 
@@ -152,6 +153,10 @@ class Requests(ABC):
     def shortens_limits(self, declared: Declaration) -> bool:
         """Whether the model shortens a limit of tokens to the room that the prompt leaves."""
         return False
+
+    def takes_parameter(self, name: str, declared: Declaration) -> bool:
+        """Whether a request may have a sampling parameter, by its name in `Sampling`."""
+        return has_input(name, declared.inputs)
 
     def repeats_samples(self, declared: Declaration) -> bool:
         """Whether the model gives sampled requests without a seed the same answer."""

@@ -113,6 +113,11 @@ class Sampling:
                 yield name, tensor(dtype, value)
 
 
+def has_input(field: str, declared: Collection[str]) -> bool:
+    """Whether a model has an input for a parameter."""
+    return any(name in declared for name in _INPUT_NAMES.get(field, (field,)))
+
+
 def input_name(field: str, declared: Collection[str], model: str) -> str:
     """The model's input name for a parameter.
 

@@ -121,22 +121,6 @@ def test_fields_reach_the_inputs_of_the_model() -> None:
     assert tensors["top_p"].plain == 1.0
 
 
-@pytest.mark.parametrize("temperature", [0, 0.0, 1e-60])
-def test_temperature_zero_is_greedy(temperature: float) -> None:
-    tensors = completion(temperature=temperature, top_p=0.9, seed=1).request.tensors(
-        SERVED.declared.inputs
-    )
-    assert not {"temperature", "top_p", "top_k", "seed"} & set(tensors)
-
-
-@pytest.mark.parametrize("fields", [{"temperature": 0.7}, {"top_p": 0.9}, {"top_k": 5}])
-def test_sampled_requests_without_a_seed_get_different_seeds(fields: Json) -> None:
-    seeds = {completion(**fields).request.seed for _ in range(8)}
-    assert len(seeds) == 8
-    assert None not in seeds
-    assert completion(**fields, seed=3).request.seed == 3
-
-
 def test_defaults_of_both_limits() -> None:
     assert completion().max_tokens == 16
     assert chat().max_tokens == 511

@@ -11,10 +11,13 @@ from specdec.images.openai import checkpoint, runner
 from specdec.images.openai.app import Endpoint
 from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.images.openai.parsers import REASONING, TOOLS
+from specdec.images.openai.sampling import GREEDY, Defaults
 from specdec.images.openai.settings import DEFAULT, EndpointSettings
 from specdec.images.openai.template import Templates, TemplateStartError
 from specdec.images.openai.triton import Triton
 from specdec.servers.kind import kind, kinds
+
+_CHECKPOINT, _GREEDY = "Checkpoint", "Greedy"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,8 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    form = ChatFormat()
+    form, defaults = ChatFormat(), Defaults()
     if options.tokenizer is not None:
+        defaults = checkpoint.defaults(options.tokenizer)
         form = checkpoint.read(options.tokenizer, options.chat_template)
     templates = Templates(form)
     await templates.start()
@@ -36,6 +40,7 @@ async def _serve(options: argparse.Namespace) -> None:
         model=options.model or server.requests.model,
         tool_parser=options.tool_call_parser,
         reasoning_parser=options.reasoning_parser,
+        defaults=GREEDY if options.default_decoding == _GREEDY else defaults,
         limits=runner.limits(options),
         metrics_url=options.metrics_url,
     )
@@ -67,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--chat-template", type=Path, help="a file that replaces the checkpoint's template")
     add("--tool-call-parser", choices=sorted(TOOLS), help="how tool calls are written")
     add("--reasoning-parser", choices=sorted(REASONING), help="how reasoning is written")
+    choices = (_CHECKPOINT, _GREEDY)
+    help_ = "of requests without a temperature: the checkpoint's generation_config.json, or greedy"
+    add("--default-decoding", choices=choices, default=_CHECKPOINT, help=help_)
     runner.add_options(parser, port=9000)
     return parser
 

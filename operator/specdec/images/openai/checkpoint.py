@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
+from specdec.images.openai.sampling import Defaults
+
+_GENERATION = "generation_config.json"
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _TOKENIZER = "tokenizer.json"
@@ -49,13 +54,7 @@ def read(folder: Path, template_file: Path | None = None) -> ChatFormat:
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no directory; name the tokenizer's directory")
-    path = folder / _CONFIG
-    try:
-        config = json.loads(_text(path)) if path.is_file() else {}
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no JSON ({error}); replace the checkpoint") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} is no JSON object; replace the checkpoint")
+    config = _object(folder / _CONFIG)
     tokens = {name: text for name in _TOKENS if (text := _token(config.get(name)))}
     templates = _templates(folder, config, template_file)
     default = templates.get("default")
@@ -65,6 +64,34 @@ def read(folder: Path, template_file: Path | None = None) -> ChatFormat:
         tokens=tokens,
         first_token=_first_token(folder / _TOKENIZER),
     )
+
+
+def defaults(folder: Path) -> Defaults:
+    """Read the sampling parameters that the checkpoint recommends.
+
+    Raises:
+        CheckpointError: the file cannot be used.
+    """
+    path = folder / _GENERATION
+    try:
+        return Defaults.model_validate(_object(path))
+    except pydantic.ValidationError as error:
+        [*_, name] = error.errors()[0]["loc"]
+        raise CheckpointError(
+            f"{path} has a {name} that no server takes; correct it, or let the service decode "
+            "greedily by default"
+        ) from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty without the file."""
+    try:
+        value = json.loads(_text(path)) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is no JSON ({error}); replace the checkpoint") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is no JSON object; replace the checkpoint")
+    return value
 
 
 def _templates(folder: Path, config: Mapping[str, Any], file: Path | None) -> dict[str, str]:

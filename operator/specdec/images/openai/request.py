@@ -41,6 +41,10 @@ class Served:
         """The server can report the log probabilities of tokens."""
         return self.requests.gives_log_probs(self.declared)
 
+    def takes(self, parameter: str) -> bool:
+        """A request may have the sampling parameter."""
+        return self.requests.takes_parameter(parameter, self.declared)
+
     @property
     def repeats_samples(self) -> bool:
         """Requests without a seed get the same samples."""
@@ -109,7 +113,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
             log_probs=log_probs or (not served.counts_tokens and served.gives_log_probs),
             token_counts=served.counts_tokens,
             stop_words=stop,
-            **sampling(body, draws_seed=served.repeats_samples),
+            **sampling(body, settings.defaults, served.takes, draws_seed=served.repeats_samples),
         )
         served.requests.encode(request, served.declared)
         for text in (prompt, *stop):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from specdec.images.openai.limits import Limits
+from specdec.images.openai.sampling import Defaults
 from specdec.servers.kind import ServerKind, kind
 
 DEFAULT = kind("bls")
@@ -19,6 +20,7 @@ class EndpointSettings:
         tool_parser, reasoning_parser: names in `parsers`; None for no parser.
         max_tokens: of a chat completion without a limit, if the server's longest sequence is
             unknown.
+        defaults: sampling parameters of requests without them.
         limits: what one process accepts.
         metrics_url: `host:port` of Triton's metrics.
     """
@@ -29,5 +31,6 @@ class EndpointSettings:
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     max_tokens: int = 4096
+    defaults: Defaults = field(default_factory=Defaults)
     limits: Limits = field(default_factory=Limits)
     metrics_url: str = "127.0.0.1:8002"

@@ -48,7 +48,7 @@ class BlsRequests(Requests):
     @override
     def repeats_samples(self, declared: Declaration) -> bool:
         # TensorRT-LLM seeds each request, with the same number by default.
-        return not declared.inputs.isdisjoint(("seed", "random_seed"))
+        return self.takes_parameter("seed", declared)
 
     @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:

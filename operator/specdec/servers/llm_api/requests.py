@@ -47,8 +47,12 @@ class LlmApiRequests(Requests):
         return _MAX_TOKENS in inputs
 
     @override
+    def takes_parameter(self, name: str, declared: Declaration) -> bool:
+        return f"{_PREFIX}{name}" in declared.inputs
+
+    @override
     def repeats_samples(self, declared: Declaration) -> bool:
-        return f"{_PREFIX}seed" in declared.inputs
+        return self.takes_parameter("seed", declared)
 
     @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:

@@ -80,6 +80,10 @@ class VllmRequests(Requests):
         return _chosen(output[4:])
 
     @override
+    def takes_parameter(self, name: str, declared: Declaration) -> bool:
+        return name in _PARAMETERS
+
+    @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:
         """Tensors of shape [n]. Without sampling parameters of its own, a request is greedy."""
         refuse_chat(request)
