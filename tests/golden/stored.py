@@ -14,7 +14,7 @@ from golden import delta
 from golden.documents import digests, documents
 from specdec.tools.dry_run.rendering import dump
 from support.documents import load
-from support.golden_cases import CASES, HERE, generated
+from support.golden_cases import CASES, HERE, ROWS, generated
 
 CHANGES = "changes.yaml"
 DIGESTS = HERE / "digests.yaml"
@@ -29,13 +29,14 @@ class Entry:
     about: str
     base: str | None = None
     repository: str = ""
+    of: str = ""
+    frontend: str = ""
 
 
 @cache
 def listed() -> dict[str, Entry]:
     """Return every case of `cases.yaml`."""
-    rows = load((HERE / "cases.yaml").read_text("utf-8"))
-    return {case: Entry(**row) for case, row in rows.items()}
+    return {case: Entry(**row) for case, row in ROWS.items()}
 
 
 @cache

@@ -1,7 +1,8 @@
 """Golden cases: for a resource, every object and repository file that the operator generates.
 
-`tests/golden/cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, or a sample of
-`manifests/samples`. `tests/golden/stored.py` reads and writes their files.
+`tests/golden/cases.yaml` lists the cases. A case is a folder with a `cr.yaml`, a sample of
+`manifests/samples`, or one of them on another front end. `tests/golden/stored.py` reads and writes
+their files.
 
 The files leave out Python programs of the payload, which have their own tests: a golden file must
 change only if the operator generates something else.
@@ -31,10 +32,13 @@ from support.simulated_cluster import FACTS, World
 
 HERE = Path(__file__).parents[1] / "golden"
 _RESOURCES = {path.parent.name: path for path in HERE.glob("*/cr.yaml")}
+ROWS: dict[str, Any] = load((HERE / "cases.yaml").read_text("utf-8"))
 SAMPLES = {path.stem: path for path in (HERE.parents[1] / "manifests" / "samples").glob("*.yaml")}
 # This sample has no SpeculativeModel: it puts the checkpoints of other samples on a claim.
 del SAMPLES["reference-pair"]
-CASES = sorted(_RESOURCES | SAMPLES)
+# Cases with a file of their own.
+OWN = sorted(_RESOURCES | SAMPLES)
+CASES = sorted(ROWS)
 _IDENTITY = {"namespace": "demo", "uid": "5a0c1b7e-0000-4000-8000-000000000001", "generation": 1}
 
 
@@ -65,8 +69,12 @@ def templates(spec: Any) -> list[Any]:
 
 def resource(case: str) -> dict[str, Any]:
     """Return the resource of a case, as the API server would return it."""
-    path = _RESOURCES.get(case) or SAMPLES[case]
+    row = ROWS[case]
+    own = row.get("of", case)
+    path = _RESOURCES.get(own) or SAMPLES[own]
     cr: dict[str, Any] = load(path.read_text("utf-8"))
+    if "of" in row:
+        cr["spec"]["runtime"]["frontend"] = row["frontend"]
     return {**cr, "metadata": _IDENTITY | cr["metadata"]}
 
 

@@ -53,9 +53,7 @@ PAIRS: dict[str, tuple[str, int, dict[str, Case]]] = {
     ),
     "DeepSeek-V3 with MTP": ("MTP", 8, {"target": TARGETS["deepseek-ai/DeepSeek-V3"]}),
 }
-BACKENDS = [("PyTorch", name) for name in PAIRS] + [
-    ("VLLM", name) for name, (method, _, _) in PAIRS.items() if method != "MTP"
-]
+BACKENDS = [(backend, name) for backend in ("PyTorch", "VLLM") for name in PAIRS]
 
 
 def resource(backend: str, name: str) -> Case:
