@@ -108,7 +108,10 @@ class EndpointCases:
     @pytest.mark.parametrize(
         ("fields", "status", "code", "sentence"),
         [
-            ({"prompt": "x " * 3000}, 400, "context_length_exceeded", ""),
+            (
+                {"prompt": "x " * 3000},
+                *(400, "context_length_exceeded", "This model's maximum context length is"),
+            ),
             ({"model": "other"}, 404, "model_not_found", "set it to tiny"),
             ({"prompt": "y" * (5 << 20)}, 413, "request_too_large", "send a shorter request"),
         ],
@@ -128,6 +131,7 @@ class EndpointCases:
             completion(client, stream=stream, **fields)
         assert (caught.value.status_code, caught.value.code) == (status, code)
         assert sentence in caught.value.message
+        assert "text_input" not in caught.value.message
         assert "Traceback" not in caught.value.message
 
     def test_template_refuses_a_role(self, client: openai.OpenAI) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from specdec.images.openai.errors import ApiError, overloaded
 from specdec.images.openai.settings import EndpointSettings
+from specdec.images.openai.triton import refused
 from unit.openai.fake_backend import OLDER, SERVED, FakeBackend, endpoint, pieces
-from unit.openai.in_process import CHAT, COMPLETION, events, post
+from unit.openai.in_process import CHAT, COMPLETION, Json, events, post
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
@@ -194,3 +195,21 @@ async def test_later_error_ends_the_stream_as_an_event() -> None:
     *_, last, end = response.text.split("\n\n")
     assert json.loads(last.removeprefix("data: "))["error"]["message"] == "it broke"
     assert end == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [("completions", COMPLETION, "prompt"), ("chat/completions", CHAT, "messages")],
+)
+async def test_prompt_that_is_too_long_names_its_parameter(
+    path: str, body: Json, param: str
+) -> None:
+    response = await post(
+        endpoint(FakeBackend([refused("text_input has 9 bytes for a prompt", 9)])), path, body
+    )
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    # LiteLLM and LangChain recognize the error by these words.
+    assert (
+        "maximum context length is 9 tokens. However, the prompt is too long." in error["message"]
+    )

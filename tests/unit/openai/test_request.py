@@ -42,7 +42,11 @@ def chat(settings: EndpointSettings = SETTINGS, **fields: Any) -> Task:
         ({"temperature": 3}, "temperature", "it should be less than or equal to 2"),
         ({"top_p": -1}, "top_p", "top_p is -1"),
         ({"max_tokens": 1.5}, "max_tokens", "max_tokens is 1.5"),
-        ({"max_tokens": 512}, "max_tokens", "at most 512 tokens; set it below 512"),
+        (
+            {"max_tokens": 512},
+            "max_tokens",
+            "context length is 512 tokens. However, max_tokens is 512; set it below 512",
+        ),
         ({"stop": ["a"] * 65}, "stop", "stop has 65 strings, more than the limit of 64"),
         ({"stop": ["a", ""]}, "stop", "stop.1 is '', but"),
         ({"logit_bias": {"5": 1}}, "logit_bias", "this server has no biases by token id"),

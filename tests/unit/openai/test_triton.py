@@ -300,10 +300,6 @@ async def texts(triton: Triton) -> list[str]:
 @pytest.mark.parametrize(
     ("message", "status", "code"),
     [
-        ("text_input has 600 tokens, more than the limit of 511 for a prompt: send", 400,
-         "context_length_exceeded"),
-        ("The decoder prompt (length 600) is longer than the maximum model length of 256.", 400,
-         "context_length_exceeded"),
         ("temperature is -1: set it to 0 or more", 400, None),
         ("Exceeds maximum queue size", 429, "rate_limit_exceeded"),
         ("tensorrt_llm: Maximum queue size of 16 has been reached", 429, "rate_limit_exceeded"),
@@ -318,6 +314,28 @@ async def texts(triton: Triton) -> list[str]:
 def test_message_of_the_server_has_a_status(message: str, status: int, code: str | None) -> None:
     error = refused(message)
     assert (error.status, error.code, str(error)) == (status, code, message)
+
+
+@pytest.mark.parametrize(
+    ("message", "longest", "limit", "detail"),
+    [
+        ("text_input has 600 tokens, more than the limit of 511 for a prompt: send a shorter one",
+         512, "512 tokens", "It has 600 tokens, more than the limit of 511 for a "
+         "prompt: send a shorter one"),
+        ("Prompt length (600) exceeds maximum input length (511).", 0,
+         "exceeded", "Prompt length (600) exceeds maximum input length (511)."),
+        ("text_input has 99 tokens, and the model has room for a prompt of 9 (max_model_len)", 10,
+         "10 tokens", "It has 99 tokens, and the model has room for a prompt of 9 "
+         "(max_model_len)"),
+    ],
+)  # fmt: skip
+def test_prompt_that_is_too_long_has_openais_wording(
+    message: str, longest: int, limit: str, detail: str
+) -> None:
+    error = refused(message, longest)
+    assert (error.status, error.code) == (400, "context_length_exceeded")
+    words = f"This model's maximum context length is {limit}. However, the prompt is too long."
+    assert str(error) == f"{words} {detail}"
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ from typing import Any
 from specdec.api.text import cut, line
 
 INVALID = "invalid_request_error"
+CONTEXT_LENGTH = "context_length_exceeded"
+# OpenAI's words, by which LiteLLM recognizes the error. LangChain does by "prompt is too long".
+_CONTEXT = "maximum context length is "
 # Parts of the messages by which models and servers report a prompt that is too long.
 _LONG_PROMPT = (
     *("for a prompt", "exceeds maximum input length", "exceeds max sequence length"),
-    *("maximum model length of ", "maximum context length is "),
+    *("maximum model length of ", _CONTEXT),
 )
 
 
@@ -83,12 +86,24 @@ def unknown_model(name: str, served: str) -> ApiError:
     )
 
 
-def refusal(message: str) -> ApiError:
-    """The error for a request that a server refuses with this message."""
-    long = any(text in message for text in _LONG_PROMPT)
-    return context_length(message) if long else ApiError(message)
+def refusal(message: str, longest: int = 0) -> ApiError:
+    """The error for a request that a server refuses.
+
+    Args:
+        message: of the server.
+        longest: most tokens of prompt and answer; 0 if unknown.
+    """
+    if not any(text in message for text in _LONG_PROMPT):
+        return ApiError(message)
+    if _CONTEXT in message:
+        return ApiError(message, code=CONTEXT_LENGTH)
+    # The BLS and vLLM's model name their input.
+    message = message.replace("text_input has", "It has", 1)
+    return context_length(f"the prompt is too long. {message}", longest)
 
 
-def context_length(message: str, param: str | None = None) -> ApiError:
+def context_length(message: str, longest: int = 0, param: str | None = None) -> ApiError:
     """The error for a request that exceeds the longest sequence."""
-    return ApiError(message, code="context_length_exceeded", param=param)
+    limit = f"{longest} tokens" if longest else "exceeded"
+    message = f"This model's {_CONTEXT}{limit}. However, {message}"
+    return ApiError(message, code=CONTEXT_LENGTH, param=param)

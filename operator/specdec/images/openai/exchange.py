@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from specdec.images.openai.answer import DONE, Head, LogProbs, Pieces, whole
 from specdec.images.openai.assembly import Assembly, Piece
-from specdec.images.openai.errors import ApiError
+from specdec.images.openai.errors import CONTEXT_LENGTH, ApiError
 from specdec.images.openai.intake import Leave
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.parsers.split import Event
@@ -112,6 +112,8 @@ class Exchange(Response):
                 else:
                     await self._whole(pieces, count, send)
         except ApiError as error:
+            if error.code == CONTEXT_LENGTH:
+                error.param = "messages" if task.chat else "prompt"
             await self._failed(error, send)
         finally:
             if count is not None:

@@ -254,9 +254,5 @@ def _max_tokens(body: Common, served: Served, settings: EndpointSettings) -> int
         room = longest - 1 if longest and shortened else default
         return max(1, room if isinstance(body, Chat) else min(default, room))
     if longest and limit >= longest:
-        raise context_length(
-            f"{name} is {limit}, but prompt and answer together have at most {longest} tokens; "
-            f"set it below {longest}",
-            name,
-        )
+        raise context_length(f"{name} is {limit}; set it below {longest}", longest, name)
     return limit

@@ -186,7 +186,7 @@ class Triton:
                 if reply is None:
                     raise unavailable("the server ended the answer early; try again")
                 if reply.error_message:
-                    raise refused(reply.error_message)
+                    raise refused(reply.error_message, served.max_seq_len)
                 if (part := piece(reply.infer_response, requests)) is not None:
                     yield part if new is None else new_part(part, new)
         except grpc.aio.AioRpcError as error:
@@ -239,10 +239,10 @@ def _channel() -> dict[str, int]:
     }
 
 
-def refused(message: str) -> ApiError:
-    """The error for the client, from the server's message."""
+def refused(message: str, longest: int = 0) -> ApiError:
+    """The error for the client, from the server's message; `longest` as in `refusal`."""
     if any(text in message for text in _BUSY):
         return overloaded(message)
     if any(text in message for text in _FAILED):
         return unavailable(message)
-    return refusal(message)
+    return refusal(message, longest)
