@@ -28,6 +28,12 @@ def test_arguments_reach_the_file(version: str) -> None:
     assert {name: value for name, value in written.items() if name not in GIVEN} == plain
 
 
+def test_fields_win_over_arguments() -> None:
+    """The rules refuse such arguments; the file would be right without them too."""
+    cr = put(pytorch("None"), "runtime.arguments", {"max_batch_size": 999, "kv_cache_config": {}})
+    assert configuration(cr) == configuration(pytorch("None"))
+
+
 @pytest.mark.parametrize(
     ("method", "version", "given", "sentence"),
     [

@@ -364,5 +364,5 @@ def test_dead_process_of_a_model_fails_readiness_at_the_first_run(
     with fake_models.server(tmp_path, plan.http) as process:
         assert engines.certain(plan) == ""
         os.kill(process, signal.SIGKILL)
-        until(lambda: bool(engines.certain(plan)), lambda: "the probe reports no dead process")
+        until(lambda: any(alive.dead(plan.http)), lambda: "the process still runs")
         assert engines.certain(plan) == alive.DEAD
