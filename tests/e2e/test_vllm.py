@@ -6,7 +6,6 @@ those of the Reference engine.
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +25,6 @@ from support.vllm_tests import alone, installed
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.vllm(gibibytes=5)]
 PLAIN = "vllm-plain"
 TOKENS = 32
-# A pod whose engine has ended leaves its Service within this time.
-LEAVES_SECONDS = 15.0
 VERIFIED: Object = {"mode": "Gate", "maxPrompts": 3, "maxTokens": 24}
 BENCHMARK: Object = {
     "mode": "OnReady",
@@ -151,12 +148,10 @@ def test_pod_whose_engine_is_killed_leaves_the_service_and_returns(
 
 
 def assert_leaves_and_returns(world: World, name: str) -> None:
-    """Kill the engine of a resource's only pod; check its time in the Service, and its return."""
+    """Kill the engine of a resource's only pod; the pod leaves its Service, and returns."""
     (pod,) = world.pods(name)
-    began = time.monotonic()
     vllm.kill_engine(pod)
     world.wait(lambda: addresses(world, name) == 0, lambda: "the pod stays in its Service")
-    assert time.monotonic() - began < LEAVES_SECONDS
     world.wait(lambda: addresses(world, name) == 1, lambda: "the pod does not return")
     (again,) = world.pods(name)
     assert again["metadata"]["uid"] == pod["metadata"]["uid"]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +23,6 @@ from support.vllm_triton import DRAFTS, engines, repository, serving
 from triton.probed_pod import Pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.triton, pytest.mark.vllm(gibibytes=3)]
-# The pod leaves its Service within this time: a period of the readiness probe, and a run of it.
-LEAVES_SECONDS = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +136,5 @@ def test_dead_engine_fails_readiness_and_liveness(pod: Pod) -> None:
     """Last, because it ends the engine."""
     (engine,) = engines(pod.server)
     os.kill(engine, signal.SIGKILL)
-    began = time.monotonic()
     until(lambda: bool(pod.probe("readiness")), lambda: "still ready")
-    assert time.monotonic() - began < LEAVES_SECONDS
     until(lambda: bool(pod.probe("liveness")), lambda: "still live")
