@@ -1,11 +1,17 @@
-"""The start waits for the resource definition, for a limited time."""
+"""The start waits for the resource definition, for a limited time; events reach the reconciler."""
+
+import copy
 
 import pytest
 from typing_extensions import override
 
 from specdec.cluster import ClusterError, Transient
-from specdec.controller.runtime import DEFINITION_ATTEMPTS, wait_for_definition
+from specdec.controller.queue import Result, WorkQueue
+from specdec.controller.reconcile import Reconciler
+from specdec.controller.runtime import DEFINITION_ATTEMPTS, Runtime, wait_for_definition
+from specdec.controller.settings import Settings
 from unit.controller.clock import run
+from unit.controller.decisions import IMAGES, KEY, Decided, resource
 from unit.controller.fakes import FakeCluster
 
 
@@ -36,3 +42,15 @@ def test_start_fails_with_a_fix_if_the_definition_is_missing() -> None:
     with pytest.raises(ClusterError, match=r"apply crds/speculativemodels\.yaml"):
         run(wait_for_definition(discovery))
     assert discovery.requests == DEFINITION_ATTEMPTS
+
+
+async def test_read_older_than_an_event_is_not_reconciled() -> None:
+    cluster = FakeCluster(resource())
+    reconciler = Reconciler(cluster, IMAGES, Decided())
+    runtime = Runtime(Settings())
+    runtime._queue, runtime._reconciler = WorkQueue(reconciler.reconcile), reconciler
+    newer = copy.deepcopy(cluster.objects["SpeculativeModel", "pair"])
+    newer["metadata"]["generation"] += 1
+    runtime.resource_changed(newer)
+    assert await reconciler.reconcile(KEY) == Result(failed=True)
+    assert cluster.writes() == []

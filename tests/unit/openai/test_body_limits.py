@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from specdec.images.openai import body as bodies
 from specdec.images.openai.body import parse
@@ -100,6 +101,24 @@ def test_a_body_with_too_many_values_needs_no_memory(body: bytes) -> None:
 )
 def test_a_list_with_too_many_items_is_one_sentence(fields: Any, sentence: str) -> None:
     assert sentence in message(json.dumps({"model": "m", **fields}).encode())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [1] * MESSAGES},
+        {"messages": [{"role": "user", "content": [1] * PARTS}]},
+        {"messages": [{**USER, "tool_calls": [1] * TOOL_CALLS}]},
+        {"messages": [USER], "tools": [1] * TOOLS},
+        {"messages": [USER], "stop": [""] * STOP},
+    ],
+    ids=["messages", "parts", "tool-calls", "tools", "stop"],
+)
+def test_validation_of_a_list_ends_at_its_first_error(fields: Any) -> None:
+    """Each error needs a kilobyte. A union has an error for each of its types."""
+    with pytest.raises(ValidationError) as raised:
+        Chat.model_validate({"model": "m", **fields})
+    assert raised.value.error_count() <= 2
 
 
 def test_a_long_text_with_many_commas_is_accepted() -> None:
