@@ -90,6 +90,11 @@ def test_greedy_service_samples_only_with_a_temperature() -> None:
     assert chosen(request(GREEDY, temperature=0.5)) == (0.5, 1.0, None, None)
 
 
+def test_server_that_cannot_sample_decodes_greedily_by_default() -> None:
+    declared = replace(SERVED.declared, inputs=SERVED.declared.inputs - {"temperature"})
+    assert chosen(request(served=replace(SERVED, declared=declared))) == (None,) * 4
+
+
 def test_default_that_the_server_lacks_is_left_out() -> None:
     inputs = {f"sampling_param_{name}" for name in ("max_tokens", "temperature", "top_p", "top_k")}
     declared = replace(SERVED.declared, inputs=frozenset({"text_input", "streaming", *inputs}))

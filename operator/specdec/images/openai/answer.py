@@ -101,10 +101,16 @@ class Head:
 
 
 class Pieces:
-    """The events (SSE) of one stream."""
+    """The events (SSE) of one stream.
 
-    def __init__(self, head: Head, *, null_usage: bool) -> None:
-        self._head = head
+    Args:
+        head: of the answer.
+        null_usage: events have `usage: null`.
+        running: events have the usage of these totals instead.
+    """
+
+    def __init__(self, head: Head, *, null_usage: bool, running: Totals | None = None) -> None:
+        self._head, self._running = head, running
         # OpenAI sends `usage: null` on each piece if the client requests the usage.
         self._null_usage = {"usage": None} if null_usage else {}
         mark = "\0"
@@ -121,6 +127,8 @@ class Pieces:
 
     def text(self, text: str) -> str:
         """The event of plain text."""
+        if self._running is not None:
+            return self.event(Content(text))
         return f"{self._before}{_quoted(text)}{self._after}"
 
     def event(self, event: Event | None, log_probs: Mapping[str, Any] | None = None) -> str:
@@ -156,7 +164,8 @@ class Pieces:
 
     def _encode(self, choice: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
         fields = self._head.fields(chunk=True)
-        return _event({**fields, "choices": [choice], **self._null_usage, **(more or {})})
+        usage = self._null_usage if self._running is None else {"usage": self._running.usage()}
+        return _event({**fields, "choices": [choice], **usage, **(more or {})})
 
 
 def whole(

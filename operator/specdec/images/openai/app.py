@@ -51,6 +51,7 @@ class Endpoint:
                 Route("/v1/completions", self.completions, methods=["POST"]),
                 Route("/v1/chat/completions", self.chat, methods=["POST"]),
                 *self._listing.routes(),
+                Route("/health", self.ready, methods=["GET"]),
                 Route("/health/live", self.live, methods=["GET"]),
                 Route("/health/ready", self.ready, methods=["GET"]),
                 Route("/metrics", self.exposition, methods=["GET"]),

@@ -10,10 +10,13 @@ import pydantic
 from pydantic_core import ErrorDetails, from_json
 
 from specdec.images.openai.errors import ApiError
+from specdec.images.openai.models import Common
+from specdec.images.openai.neutral import Table
 from specdec.servers.openai_body import TOO_MANY, VALUES
 
 _SHOWN = 80
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
+_Common = TypeVar("_Common", bound=Common)
 # Each match ends behind the next character that begins a value: a comma or an opening bracket
 # outside of texts. It also matches a rest without one and a text without an end, because a search
 # that fails would begin again at each character.
@@ -23,14 +26,36 @@ _BEFORE_VALUE = re.compile(
 _MARKS = b",[{"
 
 
-def parse(body: bytes, model: type[_Model]) -> _Model:
+def parse(body: bytes, model: type[_Common]) -> _Common:
     """Parse and validate the JSON of a body.
 
     Raises:
         ApiError: no JSON, JSON that is nested too deeply or has too many values, or an invalid
             value.
     """
-    return validated(read(body), model)
+    return validated(_without_neutral(read(body), model.neutral), model)
+
+
+def _without_neutral(body: dict[str, Any], neutral: Table) -> dict[str, Any]:
+    """The body without the keys of a table.
+
+    Raises:
+        ApiError: a key of the table has a value that is not neutral.
+    """
+    result = {}
+    for key, value in body.items():
+        values, reason = neutral.get(key, ((), ""))
+        if not reason:
+            result[key] = value
+        elif value is not None and not any(_equal(value, item) for item in values):
+            fix = "" if ";" in reason else "; leave it out"
+            raise ApiError(f"{key} is {shown(value)}, but {reason}{fix}", param=key)
+    return result
+
+
+def _equal(value: Any, neutral: Any) -> bool:
+    """Equal as JSON, where true is not 1."""
+    return isinstance(value, bool) == isinstance(neutral, bool) and bool(value == neutral)
 
 
 def validated(value: dict[str, Any], model: type[_Model]) -> _Model:

@@ -15,7 +15,7 @@ from specdec.images.openai.assembly import Assembly, Piece
 from specdec.images.openai.errors import CONTEXT_LENGTH, ApiError
 from specdec.images.openai.intake import Leave
 from specdec.images.openai.metrics import Metrics
-from specdec.images.openai.parsers.split import Event
+from specdec.images.openai.parsers.split import Content, Event
 from specdec.images.openai.replies import send_whole
 from specdec.images.openai.request import Served, Task
 from specdec.images.openai.settings import EndpointSettings
@@ -104,7 +104,11 @@ class Exchange(Response):
         if not self._served.counts_tokens and (task.include_usage or not task.stream):
             count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
-            encoder = Pieces(self._head, null_usage=task.include_usage)
+            encoder = Pieces(
+                self._head,
+                null_usage=task.include_usage,
+                running=self._assembly.totals if task.running_usage else None,
+            )
             source = backend.pieces(task.request, self._served, histogram=task.include_metrics)
             async with aclosing(source) as pieces:
                 if task.stream:
@@ -127,7 +131,7 @@ class Exchange(Response):
     ) -> None:
         """Send one body when the answer is complete."""
         assembly, log_probs = self._assembly, self._log_probs
-        events: list[Event] = []
+        events: list[Event] = [Content(self._task.echo)]
         async for piece in pieces:
             if log_probs is not None and not assembly.stopped:
                 log_probs.keep(piece.text, piece.log_probs)
@@ -165,13 +169,13 @@ class Exchange(Response):
             text = self._encoded(encoder, piece)
             if not self._started:
                 await self._start(send)
-                text = encoder.first() + text
+                text = self._first(encoder) + text
             if text:
                 await send(_part(text))
             if self._is_over():
                 break
         await self._count(count)
-        text = "" if self._started else encoder.first()
+        text = "" if self._started else self._first(encoder)
         if not self._started:
             await self._start(send)
         text += "".join(encoder.event(event) for event in assembly.end())
@@ -181,6 +185,10 @@ class Exchange(Response):
             text += encoder.usage(assembly.totals.usage(), metrics)
         body = text.encode() + DONE
         await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _first(self, encoder: Pieces) -> str:
+        echo = self._task.echo
+        return encoder.first() + (encoder.text(echo) if echo else "")
 
     async def _start(self, send: Send) -> None:
         self._started = True

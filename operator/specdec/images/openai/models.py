@@ -3,16 +3,15 @@
 Keys that have no effect on an answer are accepted.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from specdec.images.openai.neutral import CHAT, COMPLETION, Table
 from specdec.servers.openai_body import (
-    BIASES,
     FIRST_ERROR,
     INT32,
     MESSAGES,
-    MODALITIES,
     STOP,
     TEMPLATE_VARIABLES,
     TOOLS,
@@ -30,22 +29,25 @@ _INT64 = 2**63
 class StreamOptions(Body):
     """Options of a stream; `include_obfuscation` has no effect, because pieces are not padded."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
 
 
 class Common(Body):
     """The fields of both kinds of completion.
 
-    `top_k`, `min_tokens`, `repetition_penalty`, `num_draft_tokens` and `include_metrics` are not
-    OpenAI's.
+    `top_k`, `min_tokens`, `repetition_penalty`, `ignore_eos`, `num_draft_tokens` and
+    `include_metrics` are not OpenAI's. `neutral` has the keys that change nothing.
     """
+
+    neutral: ClassVar[Table] = {}
 
     model: Text
     max_tokens: int | None = Field(None, ge=1, le=INT32)
     temperature: Number | None = Field(None, ge=0, le=2)
     top_p: Number | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=0, le=INT32)
+    top_k: int | None = Field(None, ge=-1, le=INT32)
     min_tokens: int | None = Field(None, ge=0, le=INT32)
     seed: int | None = Field(None, ge=-_INT64, lt=_INT64)
     stop: Text | Annotated[list[Text], FIRST_ERROR, at_most(STOP, "strings")] | None = None
@@ -55,9 +57,9 @@ class Common(Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
-    logit_bias: Annotated[dict[str, float], at_most(BIASES)] | None = None
+    ignore_eos: bool | None = None
     num_draft_tokens: int | None = Field(None, ge=0, le=INT32)
-    include_metrics: bool = False
+    include_metrics: bool | None = None
     # Without effect on the answer.
     user: Any = None
     metadata: Any = None
@@ -66,20 +68,23 @@ class Common(Body):
     safety_identifier: Any = None
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
+    request_id: Any = None
 
 
 class Completion(Common):
     """The body of /v1/completions."""
 
+    neutral = COMPLETION
+
     prompt: str | list[Any]
     logprobs: int | None = None
     echo: bool | None = None
-    best_of: int | None = None
-    suffix: str | None = None
 
 
 class Chat(Common):
     """The body of /v1/chat/completions; `chat_template_kwargs` are variables of the template."""
+
+    neutral = CHAT
 
     messages: Annotated[list[Message], FIRST_ERROR, at_most(MESSAGES)] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1, le=INT32)
@@ -88,8 +93,6 @@ class Chat(Common):
     tools: Annotated[list[Tool], FIRST_ERROR, at_most(TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
-    modalities: Annotated[list[str], FIRST_ERROR, at_most(MODALITIES)] | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: Annotated[dict[str, Any], at_most(TEMPLATE_VARIABLES)] | None = None
     verbosity: Any = None

@@ -64,6 +64,8 @@ class Task:
         request: for the server.
         chat: answer as a chat completion.
         stream, include_usage, include_metrics: the form of the answer.
+        running_usage: each piece of a stream has the usage so far.
+        echo: text before the answer.
         stop: strings that end the answer, and are no part of it.
         tools: tool calls are split from the text.
         log_probs: the answer has the log probabilities of its tokens.
@@ -74,7 +76,9 @@ class Task:
     chat: bool
     stream: bool
     include_usage: bool
+    running_usage: bool
     include_metrics: bool
+    echo: str
     stop: tuple[str, ...]
     tools: bool
     log_probs: bool
@@ -127,8 +131,10 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
         request=request,
         chat=chat,
         stream=bool(body.stream),
-        include_usage=options is not None and options.include_usage,
-        include_metrics=body.include_metrics,
+        include_usage=options is not None and bool(options.include_usage),
+        running_usage=options is not None and bool(options.continuous_usage_stats),
+        include_metrics=bool(body.include_metrics),
+        echo=prompt if isinstance(body, Completion) and body.echo else "",
         stop=stop,
         tools=isinstance(body, Chat) and bool(body.tools) and body.tool_choice != "none",
         log_probs=log_probs,
@@ -169,9 +175,9 @@ def _refuse(body: Common, served: Served, settings: EndpointSettings) -> None:
         raise unknown_model(body.model, settings.served_name)
     values: dict[str, tuple[bool, str]] = {
         "n": (body.n not in (None, 1), "this server gives one answer; set it to 1"),
-        "logit_bias": (
-            bool(body.logit_bias),
-            "this server has no biases by token id; leave it out",
+        "ignore_eos": (
+            bool(body.ignore_eos) and not served.takes("end_id"),
+            "this server always ends answers at the end token; leave it out",
         ),
         "stream_options": (
             body.stream_options is not None and not body.stream,
@@ -180,12 +186,10 @@ def _refuse(body: Common, served: Served, settings: EndpointSettings) -> None:
     }
     if isinstance(body, Completion):
         values |= {
-            "best_of": (
-                body.best_of not in (None, 1),
-                "this server gives one answer; set it to 1",
+            "echo": (
+                bool(body.echo) and body.logprobs is not None,
+                "this server has no log probabilities of prompts; leave out echo or logprobs",
             ),
-            "echo": (bool(body.echo), "answers here are new text alone; leave it out"),
-            "suffix": (bool(body.suffix), "this model continues text; leave it out"),
         }
     if isinstance(body, Chat):
         values |= _unsupported_chat(body, settings)
@@ -195,13 +199,7 @@ def _refuse(body: Common, served: Served, settings: EndpointSettings) -> None:
 
 
 def _unsupported_chat(body: Chat, settings: EndpointSettings) -> dict[str, tuple[bool, str]]:
-    formats = body.response_format
     return {
-        "response_format": (
-            formats is not None and formats.get("type") != "text",
-            "this endpoint does not restrict the form of answers; set type to text",
-        ),
-        "modalities": (body.modalities not in (None, ["text"]), "answers are text; leave it out"),
         "tool_choice": (
             body.tool_choice not in (None, "auto", "none"),
             "the model itself decides about tool calls; set it to auto or none",

@@ -51,15 +51,17 @@ def sampling(
             which ask again, or for several answers, would get the same one.
     """
     values: dict[str, Any] = {name: getattr(body, name) for name in _PENALTIES}
+    if body.ignore_eos:
+        values["end_id"] = -1
     values["repetition_penalty"] = body.repetition_penalty
     if body.repetition_penalty is None and takes("repetition_penalty"):
         values["repetition_penalty"] = defaults.repetition_penalty
     temperature = defaults.temperature_of(body)
-    if temperature == 0:
+    if temperature == 0 or (body.temperature is None and not takes("temperature")):
         return values
     top_p = defaults.top_p if body.top_p is None else body.top_p
     top_k = defaults.top_k if body.top_k is None else body.top_k
-    # Some servers write "off" as -1, others as 0.
+    # "Off" is written as -1 or 0.
     values["top_k"] = None if top_k is None else max(0, top_k)
     # Engines decode greedily at any temperature unless one of these two is set.
     values["top_p"] = 1.0 if top_p is None and not values["top_k"] else top_p

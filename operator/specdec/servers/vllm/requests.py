@@ -81,7 +81,7 @@ class VllmRequests(Requests):
 
     @override
     def takes_parameter(self, name: str, declared: Declaration) -> bool:
-        return name in _PARAMETERS
+        return name in _PARAMETERS or name == "end_id"
 
     @override
     def encode(self, request: Request, declared: Declaration) -> TensorCall:
@@ -96,6 +96,9 @@ class VllmRequests(Requests):
                 tensors |= {f"return_{own}": value for own in _OUTPUTS.values()}
                 sampling["logprobs"] = 0
             else:
+                if (name, value.plain) == ("end_id", -1):
+                    sampling["ignore_eos"] = True
+                    continue
                 parameter = _parameter(name, request.model)
                 sampling[parameter] = list(value.values) if parameter in _LISTS else value.plain
         tensors[_SAMPLING] = tensor("BYTES", json.dumps(_signed(sampling)))
