@@ -209,7 +209,7 @@ async def test_prompt_that_is_too_long_names_its_parameter(
     )
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, param)
-    # LiteLLM and LangChain recognize the error by these words.
+    # LiteLLM and LangChain recognize the error by this wording.
     assert (
         "maximum context length is 9 tokens. However, the prompt is too long." in error["message"]
     )

@@ -334,8 +334,8 @@ def test_prompt_that_is_too_long_has_openais_wording(
 ) -> None:
     error = refused(message, longest)
     assert (error.status, error.code) == (400, "context_length_exceeded")
-    words = f"This model's maximum context length is {limit}. However, the prompt is too long."
-    assert str(error) == f"{words} {detail}"
+    begin = f"This model's maximum context length is {limit}. However, the prompt is too long."
+    assert str(error) == f"{begin} {detail}"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from specdec.api.text import cut, line
 
 INVALID = "invalid_request_error"
 CONTEXT_LENGTH = "context_length_exceeded"
-# OpenAI's words, by which LiteLLM recognizes the error. LangChain does by "prompt is too long".
+# OpenAI's wording, by which LiteLLM recognizes the error. LangChain does by "prompt is too long".
 _CONTEXT = "maximum context length is "
 # Parts of the messages by which models and servers report a prompt that is too long.
 _LONG_PROMPT = (

@@ -9,7 +9,7 @@ Table = dict[str, tuple[tuple[Any, ...], str]]
 _FORM = "this endpoint does not restrict the form of answers"
 # By key: the values that change nothing, and why others are refused. null changes nothing.
 _BOTH: Table = {
-    "bad_words": (([],), "this server does not forbid words"),
+    "bad_words": (([],), "this server forbids no texts"),
     "detokenize": ((True,), "answers are text"),
     "early_stopping": ((False,), "this server has no beam search"),
     "guided_choice": (([],), _FORM),
