@@ -1,6 +1,7 @@
 """The official OpenAI client, through the endpoint, to real servers of every release."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,15 @@ from specdec.client.connection import of_url
 from specdec.client.load import Settings, measure
 from specdec.triton.model_names import BLS
 from specdec.triton.repository import RepositoryPlan
-from support.openai_cases import LENGTH, PROMPT, Answer, EndpointCases, completion, template
+from support.openai_cases import (
+    LENGTH,
+    PROMPT,
+    Answer,
+    EndpointCases,
+    completion,
+    template,
+    text_of,
+)
 from support.openai_endpoint import MODEL, OpenAIEndpoint
 from support.shipped_pair import PAIR
 from support.triton_server import Server
@@ -150,3 +159,27 @@ def test_benchmark_refuses_the_measured_service_as_its_baseline(endpoint: OpenAI
     settings = Settings(model="", requests=2, output_tokens=12, resamples=100, baseline_model="")
     with pytest.raises(BadRequestError, match="the measured service itself"):
         asyncio.run(measure(of_url(endpoint.url), settings, baseline=of_url(endpoint.url)))
+
+
+def test_every_end_token_of_the_checkpoint_ends_an_answer(
+    newer_server: Server, server: Server, answer: Answer, tmp_path: Path
+) -> None:
+    """A token in the middle of the usual answer is declared as a further end token."""
+    if server is not newer_server:
+        pytest.skip("covered by the newest release")
+    plain = answer(PROMPT)
+    end = plain.split()[1]
+    tokens = {"77": {"content": end, "special": False}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": tokens}))
+    (tmp_path / "generation_config.json").write_text(
+        json.dumps({"eos_token_id": [0, 77], "do_sample": False})
+    )
+    with (
+        OpenAIEndpoint(newer_server.url, tmp_path) as running,
+        openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as opened,
+    ):
+        [choice] = completion(opened).choices
+        assert (choice.text, choice.finish_reason) == (plain[: plain.index(end)], "stop")
+        chunks = completion(opened, stream=True)
+        assert text_of(chunks) == choice.text
+        assert completion(opened, extra_body={"ignore_eos": True}).choices[0].text == plain

@@ -93,6 +93,7 @@ class Requests(ABC):
         tokenizer: the Triton model that tokenizes prompts for clients; empty without one.
         whole_texts: each response has the whole text so far. The server may cut a stop string that
             it has already sent in part, so the reader of a stream has to find its end.
+        one_end: the model knows one end token; the texts of others are sent as stop words.
         log_probs: the output with the log probabilities of new tokens.
     """
 
@@ -103,6 +104,7 @@ class Requests(ABC):
     listing: str = ""
     tokenizer: str = ""
     whole_texts: bool = False
+    one_end: bool = False
     log_probs: str = "output_log_probs"
 
     @abstractmethod

@@ -213,3 +213,18 @@ async def test_prompt_that_is_too_long_names_its_parameter(
     assert (
         "maximum context length is 9 tokens. However, the prompt is too long." in error["message"]
     )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_every_end_token_ends_an_answer(stream: bool) -> None:
+    """The server leaves out the texts of special tokens only."""
+    backend = FakeBackend(pieces("a", "b<e", "ot>c"))
+    settings = EndpointSettings("llama", ends={"<|endoftext|>": True, "<eot>": False})
+    asked = {**CHAT, "stop": ["z"], "stream": stream}
+    response = await post(endpoint(backend, settings), "chat/completions", asked)
+    assert backend.requests[0].stop_words == ("z", "<|endoftext|>", "<eot>")
+    if not stream:
+        [choice] = response.json()["choices"]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("ab", "stop")
+    await post(endpoint(backend, settings), "chat/completions", {**asked, "ignore_eos": True})
+    assert backend.requests[1].stop_words == ("z",)

@@ -198,3 +198,22 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     write(tmp_path, {})
     with pytest.raises(CheckpointError, match=r"absent cannot be read"):
         checkpoint.read(tmp_path, tmp_path / "absent")
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "tokenizer.json"])
+def test_further_end_tokens_are_read_from_a_checkpoint(tmp_path: Path, file: str) -> None:
+    texts = {151643: ("<|endoftext|>", True), 151645: ("<|im_end|>", True), 9: ("<eot>", False)}
+    tokens = {id_: {"content": text, "special": is_} for id_, (text, is_) in texts.items()}
+    config: dict[str, Any] = {"eos_token": "<|im_end|>"}
+    if file == "tokenizer_config.json":
+        config["added_tokens_decoder"] = tokens
+    else:
+        added = [{"id": id_, **token} for id_, token in tokens.items()]
+        (tmp_path / file).write_text(json.dumps({"added_tokens": added, "model": {}}), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    assert checkpoint.ends(tmp_path) == {}
+    (tmp_path / "config.json").write_text('{"eos_token_id": [9]}', "utf-8")
+    assert checkpoint.ends(tmp_path) == {"<eot>": False}
+    generation = tmp_path / "generation_config.json"
+    generation.write_text('{"eos_token_id": [151645, 151643]}', "utf-8")
+    assert checkpoint.ends(tmp_path) == {"<|endoftext|>": True}

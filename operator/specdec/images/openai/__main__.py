@@ -27,9 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    form, defaults = ChatFormat(), Defaults()
+    form, defaults, ends = ChatFormat(), Defaults(), dict[str, bool]()
     if options.tokenizer is not None:
         defaults = checkpoint.defaults(options.tokenizer)
+        ends = checkpoint.ends(options.tokenizer)
         form = checkpoint.read(options.tokenizer, options.chat_template)
     templates = Templates(form)
     await templates.start()
@@ -41,6 +42,7 @@ async def _serve(options: argparse.Namespace) -> None:
         tool_parser=options.tool_call_parser,
         reasoning_parser=options.reasoning_parser,
         defaults=GREEDY if options.default_decoding == _GREEDY else defaults,
+        ends=ends,
         limits=runner.limits(options),
         metrics_url=options.metrics_url,
     )

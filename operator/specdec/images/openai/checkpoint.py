@@ -12,12 +12,13 @@ import pydantic
 from specdec.images.openai.sampling import Defaults
 
 _GENERATION = "generation_config.json"
+_ENDS = (_GENERATION, "config.json")
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _TOKENIZER = "tokenizer.json"
 _TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
-# The post-processor stands before the vocabulary, and is small.
-_PROCESSOR_BYTES = 256 << 10
+# Post-processor and added tokens stand before the vocabulary, and are small.
+_VALUE_BYTES = 256 << 10
 _LIMIT_BYTES = 4 << 20
 
 
@@ -83,6 +84,30 @@ def defaults(folder: Path) -> Defaults:
         ) from error
 
 
+def ends(folder: Path) -> dict[str, bool]:
+    """The end tokens besides the tokenizer's own: texts, and whether answers leave them out.
+
+    Most current checkpoints have several, and an engine knows one.
+
+    Raises:
+        CheckpointError: a file cannot be used.
+    """
+    config = _object(folder / _CONFIG)
+    listed = (_object(folder / file).get("eos_token_id") for file in _ENDS)
+    ids = next((ids for ids in listed if ids is not None), None)
+    added = _value(folder / _TOKENIZER, b'"added_tokens"')
+    named = config.get("added_tokens_decoder")
+    tokens = [item for item in added if isinstance(item, dict)] if isinstance(added, list) else []
+    tokens += [{**item, "id": int(key)} for key, item in (named or {}).items()]
+    own = _token(config.get("eos_token"))
+    return {
+        text: bool(item.get("special"))
+        for item in tokens
+        if item.get("id") in (ids if isinstance(ids, list) else [ids])
+        if (text := _token(item)) and text != own
+    }
+
+
 def _object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty without the file."""
     try:
@@ -118,23 +143,27 @@ def _token(value: Any) -> str:
 
 
 def _first_token(path: Path) -> str:
-    """The special token that the post-processor of tokenizer.json puts before a prompt.
+    """The special token that the post-processor of tokenizer.json puts before a prompt."""
+    return _template_start(_value(path, b'"post_processor"'))
 
-    The file can have tens of megabytes, so only the post-processor is parsed.
+
+def _value(path: Path, key: bytes) -> Any:
+    """The value of a key of tokenizer.json; None without one.
+
+    The file can have tens of megabytes, so only this value is parsed.
     """
-    key = b'"post_processor"'
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             at = data.find(key)
-            text = data[at + len(key) : at + len(key) + _PROCESSOR_BYTES] if at >= 0 else b""
+            text = data[at + len(key) : at + len(key) + _VALUE_BYTES] if at >= 0 else b""
     except (OSError, ValueError):
-        return ""
+        return None
     source = text.decode(errors="replace").lstrip().removeprefix(":").lstrip()
     try:
-        processor, _ = json.JSONDecoder().raw_decode(source)
+        value, _ = json.JSONDecoder().raw_decode(source)
     except (ValueError, RecursionError):
-        return ""
-    return _template_start(processor)
+        return None
+    return value
 
 
 def _template_start(processor: Any) -> str:

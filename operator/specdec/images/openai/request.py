@@ -100,6 +100,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
     _refuse(body, served, settings)
     chat = isinstance(body, Chat)
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    ends = settings.ends if served.requests.one_end and not body.ignore_eos else {}
     log_probs = _log_probs(body, served)
     # The probabilities of a piece belong to its text. So the server sends pieces even if the
     # answer is not streamed to the client.
@@ -116,7 +117,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
             # probabilities are counted.
             log_probs=log_probs or (not served.counts_tokens and served.gives_log_probs),
             token_counts=served.counts_tokens,
-            stop_words=stop,
+            stop_words=(*stop, *ends),
             **sampling(body, settings.defaults, served.takes, draws_seed=served.repeats_samples),
         )
         served.requests.encode(request, served.declared)
@@ -135,7 +136,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
         running_usage=options is not None and bool(options.continuous_usage_stats),
         include_metrics=bool(body.include_metrics),
         echo=prompt if isinstance(body, Completion) and body.echo else "",
-        stop=stop,
+        stop=(*stop, *(text for text, left_out in ends.items() if not left_out)),
         tools=isinstance(body, Chat) and bool(body.tools) and body.tool_choice != "none",
         log_probs=log_probs,
         max_tokens=limit,

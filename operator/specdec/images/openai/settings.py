@@ -1,5 +1,6 @@
 """The settings of the endpoint, which its command line sets."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specdec.images.openai.limits import Limits
@@ -21,6 +22,7 @@ class EndpointSettings:
         max_tokens: of a chat completion without a limit, if the server's longest sequence is
             unknown.
         defaults: sampling parameters of requests without them.
+        ends: texts of end tokens that the server does not know; see `checkpoint.ends`.
         limits: what one process accepts.
         metrics_url: `host:port` of Triton's metrics.
     """
@@ -32,5 +34,6 @@ class EndpointSettings:
     reasoning_parser: str | None = None
     max_tokens: int = 4096
     defaults: Defaults = field(default_factory=Defaults)
+    ends: Mapping[str, bool] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     metrics_url: str = "127.0.0.1:8002"

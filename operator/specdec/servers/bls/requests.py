@@ -19,6 +19,7 @@ class BlsRequests(Requests):
     model = BLS
     drafts_by_request = True
     tokenizer = PREPROCESSING
+    one_end = True
 
     @override
     def takes(self, inputs: frozenset[str]) -> bool:
