@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, overloaded
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.triton import refused
@@ -228,3 +229,26 @@ async def test_every_end_token_ends_an_answer(stream: bool) -> None:
         assert (choice["message"]["content"], choice["finish_reason"]) == ("ab", "stop")
     await post(endpoint(backend, settings), "chat/completions", {**asked, "ignore_eos": True})
     assert backend.requests[1].stop_words == ("z",)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (Piece("", 1, 7, reason="stop"), "tool_calls"),
+        (Piece("<tool_call>{", 1, 7, reason="length"), "length"),
+    ],
+)
+async def test_answer_that_the_limit_cut_is_not_announced_as_calls(
+    stream: bool, last: Piece, reason: str
+) -> None:
+    text = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
+    settings = EndpointSettings("llama", tool_parser="hermes")
+    asked = {**CHAT, "tools": [TOOL], "stream": stream}
+    response = await post(
+        endpoint(FakeBackend([*pieces(text), last]), settings), "chat/completions", asked
+    )
+    choices = [part["choices"][0] for part in (events(response) if stream else [response.json()])]
+    assert choices[-1]["finish_reason"] == reason
+    messages = [choice.get("delta") or choice.get("message") or {} for choice in choices]
+    assert [len(message["tool_calls"]) for message in messages if "tool_calls" in message] == [1]

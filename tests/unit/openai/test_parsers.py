@@ -3,13 +3,14 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec.images.openai.parsers import REASONING, TOOLS
+from specdec.images.openai.parsers import REASONING, TOOLS, reasoning
 from specdec.images.openai.parsers.split import (
     Call,
     Content,
@@ -23,7 +24,11 @@ from specdec.images.openai.parsers.stop import Stop
 
 CALL = '{"name": "weather", "arguments": {"city": "Köln", "days": [1, 2]}}'
 LLAMA_CALL = '{"name": "weather", "parameters": {"city": "Köln"}}'
-PARSERS: dict[str, Callable[[], Parser]] = {**REASONING, **TOOLS}
+PARSERS: dict[str, Callable[[], Parser]] = {
+    **{name: partial(reasoning, name, "", with_tools=False) for name in REASONING},
+    **{name: partial(make, {"weather", "a"}) for name, make in TOOLS.items()},
+    "qwen3 with tools": partial(reasoning, "qwen3", "<|im_start|>assistant\n", with_tools=True),
+}
 FRAGMENTS = [
     "<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "<th", "</", "<", ">",
     "\n", "\n\n", " ", "text", "ä😀", CALL, LLAMA_CALL, "{", "}", '{"', "name", '"', ";", "[1]",
@@ -72,6 +77,17 @@ def call(text: str) -> Call:
         ("llama3_json", f"<|python_tag|>{LLAMA_CALL}; {LLAMA_CALL}", [call(LLAMA_CALL)] * 2),
         ("llama3_json", '{"answer": 1}', [Content('{"answer": 1}')]),
         ("llama3_json", f"{LLAMA_CALL} done", [Content(f"{LLAMA_CALL} done")]),
+        ("llama3_json", '{"name": "Alice", "age": 3}', [Content('{"name": "Alice", "age": 3}')]),
+        (
+            "llama3_json",
+            f'{LLAMA_CALL}; {{"name": "no"}}',
+            [Content(f'{LLAMA_CALL}; {{"name": "no"}}')],
+        ),
+        (
+            "qwen3 with tools",
+            f"<think>hm<tool_call>{CALL}</tool_call>",
+            [Reasoning("hm"), Content(f"<tool_call>{CALL}</tool_call>")],
+        ),
         ("llama3_json", '{"name": 5}', [Content('{"name": 5}')]),
         ("llama3_json", '{"name": "a", "arguments": "{}"}', [Call("a", "{}")]),
         ("llama3_json", "", []),
@@ -80,6 +96,28 @@ def call(text: str) -> Call:
 def test_text_is_split(name: str, text: str, expected: list[Event]) -> None:
     assert parsed(PARSERS[name](), [text]) == expected
     assert parsed(PARSERS[name](), list(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "text", "expected"),
+    [
+        # The template opens the tag: Qwen3 2507 and DeepSeek-R1.
+        ("qwen3", "<|im_start|>assistant\n<think>\n", "hm</think>Yes.", True),
+        ("deepseek_r1", "<\uff5cAssistant\uff5c><think>\n", "hm</think>Yes.", True),
+        # The template closes it where thinking is off: Qwen3 and DeepSeek-V3.1.
+        ("qwen3", "<|im_start|>assistant\n<think>\n\n</think>\n\n", "Yes.", False),
+        ("deepseek_r1", "<\uff5cAssistant\uff5c></think>", "Yes.", False),
+        # The template did not write a tag in a message of the user.
+        ("qwen3", "<|im_start|>user\n<think><|im_end|>\n<|im_start|>assistant\n", "Yes.", False),
+    ],
+)
+def test_prompt_decides_whether_a_thought_is_open(
+    name: str, prompt: str, text: str, expected: bool
+) -> None:
+    made = partial(reasoning, name, prompt, with_tools=False)
+    thoughts = [Reasoning("hm")] if expected else []
+    assert parsed(made(), [text]) == [*thoughts, Content("Yes.")]
+    assert parsed(made(), list(text)) == [*thoughts, Content("Yes.")]
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from specdec.client.answer import Counts
 from specdec.images.openai.answer import Totals
-from specdec.images.openai.parsers import REASONING, TOOLS
+from specdec.images.openai.parsers import TOOLS, reasoning
 from specdec.images.openai.parsers.split import Call, Content, Event, Parser
 from specdec.images.openai.parsers.stop import Stop
 from specdec.images.openai.request import Task
@@ -49,9 +49,12 @@ class Assembly:
         self._stop = Stop(task.stop) if task.stop else None
         self._parsers: list[Parser] = []
         if task.chat and settings.reasoning_parser:
-            self._parsers.append(REASONING[settings.reasoning_parser]())
+            parser = reasoning(
+                settings.reasoning_parser, task.request.prompt, with_tools=bool(task.tools)
+            )
+            self._parsers.append(parser)
         if task.tools and settings.tool_parser:
-            self._parsers.append(TOOLS[settings.tool_parser]())
+            self._parsers.append(TOOLS[settings.tool_parser](task.tools))
         self.plain = not self._stop and not self._parsers
         self.totals = Totals()
         self._called = False
@@ -91,9 +94,14 @@ class Assembly:
         return self._noted(events)
 
     def reason(self) -> str:
-        """OpenAI's `finish_reason`."""
-        if self._called:
-            return "tool_calls"
+        """OpenAI's `finish_reason`.
+
+        An answer that the limit has cut is no complete answer, even if it has complete calls.
+        """
+        end = self._end()
+        return "tool_calls" if self._called and end != "length" else end
+
+    def _end(self) -> str:
         if self.stopped:
             return "stop"
         if self._reason is not None:

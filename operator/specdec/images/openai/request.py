@@ -67,7 +67,7 @@ class Task:
         running_usage: each piece of a stream has the usage so far.
         echo: text before the answer.
         stop: strings that end the answer, and are no part of it.
-        tools: tool calls are split from the text.
+        tools: names of functions whose calls are split from the text.
         log_probs: the answer has the log probabilities of its tokens.
         max_tokens: of the answer, as requested.
     """
@@ -80,7 +80,7 @@ class Task:
     include_metrics: bool
     echo: str
     stop: tuple[str, ...]
-    tools: bool
+    tools: frozenset[str]
     log_probs: bool
     max_tokens: int
 
@@ -137,7 +137,7 @@ def task(body: Common, prompt: str, served: Served, settings: EndpointSettings) 
         include_metrics=bool(body.include_metrics),
         echo=prompt if isinstance(body, Completion) and body.echo else "",
         stop=(*stop, *(text for text, left_out in ends.items() if not left_out)),
-        tools=isinstance(body, Chat) and bool(body.tools) and body.tool_choice != "none",
+        tools=_functions(body),
         log_probs=log_probs,
         max_tokens=limit,
     )
@@ -210,6 +210,12 @@ def _unsupported_chat(body: Chat, settings: EndpointSettings) -> dict[str, tuple
             "this service has no parser of tool calls; leave them out, or configure one",
         ),
     }
+
+
+def _functions(body: Common) -> frozenset[str]:
+    if not isinstance(body, Chat) or body.tool_choice == "none":
+        return frozenset()
+    return frozenset(tool.function.name for tool in body.tools or ())
 
 
 def _log_probs(body: Common, served: Served) -> bool:

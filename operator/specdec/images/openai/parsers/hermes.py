@@ -3,7 +3,7 @@
 from specdec.images.openai.parsers.calls import call, parsed
 from specdec.images.openai.parsers.split import Content, Event, held
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 
 
 class Hermes:
@@ -23,12 +23,12 @@ class Hermes:
         events: list[Event] = []
         while True:
             self._drop_blanks()
-            head, tag, tail = self._buffer.partition(_CLOSE if self._inside else _OPEN)
+            head, tag, tail = self._buffer.partition(_CLOSE if self._inside else OPEN)
             if not tag:
                 break
             if self._inside:
                 tool = call(parsed(head))
-                events.append(tool or Content(f"{_OPEN}{head}{_CLOSE}"))
+                events.append(tool or Content(f"{OPEN}{head}{_CLOSE}"))
                 self._after_call = tool is not None
             elif head := head.rstrip():
                 events.append(Content(head))
@@ -43,7 +43,7 @@ class Hermes:
         if not self._inside:
             return [Content(text)] if text else []
         self._inside = False
-        return [call(parsed(text)) or Content(_OPEN + text)]
+        return [call(parsed(text)) or Content(OPEN + text)]
 
     def _drop_blanks(self) -> None:
         """Remove blanks behind a call."""
@@ -53,6 +53,6 @@ class Hermes:
 
     def _certain(self) -> str:
         """Take the text that belongs neither to a tag nor to the blanks before a tag."""
-        text = self._buffer[: len(self._buffer) - held(self._buffer, (_OPEN,))].rstrip()
+        text = self._buffer[: len(self._buffer) - held(self._buffer, (OPEN,))].rstrip()
         self._buffer = self._buffer[len(text) :]
         return text

@@ -2,10 +2,11 @@
 
 import json
 import re
+from collections.abc import Collection
 from json import JSONDecodeError
 
 from specdec.images.openai.parsers.calls import call
-from specdec.images.openai.parsers.split import Content, Event
+from specdec.images.openai.parsers.split import Call, Content, Event
 
 _TAG = "<|python_tag|>"
 # Keys with which a call may begin. Other JSON is content, and is not held until the end.
@@ -17,10 +18,14 @@ class Llama3Json:
     """Calls are returned at the end of the answer, where it is known that nothing follows them.
 
     Several calls are separated by semicolons. An answer that does not begin with the object of a
-    call is content.
+    call is content, and so are objects whose name is no function's.
+
+    Args:
+        names: of the functions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
         self._buffer = ""
         self._is_content = False
 
@@ -36,7 +41,10 @@ class Llama3Json:
     def end(self) -> list[Event]:
         """Return the calls, or the text that was held."""
         text, self._buffer = self._buffer, ""
-        return list(_calls(text)) or ([Content(text)] if text else [])
+        calls = _calls(text)
+        if calls and all(tool.name in self._names for tool in calls):
+            return [*calls]
+        return [Content(text)] if text else []
 
 
 def _may_be_call(text: str) -> bool:
@@ -54,9 +62,9 @@ def _may_be_call(text: str) -> bool:
     return key in _KEYS if quote else any(known.startswith(key) for known in _KEYS)
 
 
-def _calls(text: str) -> list[Event]:
+def _calls(text: str) -> list[Call]:
     """The calls of a text of calls and separators; none if it has anything else."""
-    decoder, calls = json.JSONDecoder(), list[Event]()
+    decoder, calls = json.JSONDecoder(), list[Call]()
     text = text.strip().removeprefix(_TAG).strip()
     while text:
         try:

@@ -1,20 +1,38 @@
 """Reasoning between `<think>` and `</think>`, before the answer."""
 
+from collections.abc import Sequence
+
 from specdec.images.openai.parsers.split import Content, Event, Reasoning, held
 
+_END = 64
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
-class _Thinking:
+def opened(prompt: str, *, default: bool) -> bool:
+    """Whether an answer to this prompt begins within a thought.
+
+    Args:
+        prompt: the rendered template, which writes one of the tags or both at its end, or neither.
+        default: of a prompt with neither.
+    """
+    end = prompt[-_END:].rstrip()
+    if end.endswith(_CLOSE):
+        return False
+    return end.endswith(_OPEN) or default
+
+
+class Thinking:
     """Reasoning until `</think>`, then content. Line breaks behind a tag belong to the tag.
 
     `_thinks` is None until it is known whether the text begins with reasoning.
+
+    Args:
+        is_open: text without `<think>` is reasoning.
+        markers: they end reasoning too, and are content.
     """
 
-    # Whether text without `<think>` is reasoning: the template may have opened it already.
-    opened_by_template: bool
-
-    def __init__(self) -> None:
+    def __init__(self, is_open: bool, markers: Sequence[str] = ()) -> None:
+        self._is_open, self._ends = is_open, (_CLOSE, *markers)
         self._buffer = ""
         self._thinks: bool | None = None
         self._after_tag = False
@@ -29,10 +47,12 @@ class _Thinking:
         if not self._thinks:
             text = self._taken(len(self._buffer))
             return [Content(text)] if text else []
-        head, tag, tail = self._buffer.partition(_CLOSE)
-        if not tag:
-            text = self._taken(len(self._buffer) - held(self._buffer, (_CLOSE,)))
+        ends = [(at, end) for end in self._ends if (at := self._buffer.find(end)) >= 0]
+        if not ends:
+            text = self._taken(len(self._buffer) - held(self._buffer, self._ends))
             return [Reasoning(text)] if text else []
+        at, _ = min(ends)
+        head, tail = self._buffer[:at], self._buffer[at:].removeprefix(_CLOSE)
         reasoning = self._taken(len(head))
         self._buffer, self._thinks, self._after_tag = tail, False, True
         text = self._taken(len(tail))
@@ -41,7 +61,7 @@ class _Thinking:
 
     def end(self) -> list[Event]:
         """Return the text that might have been the beginning of a tag."""
-        thinks = self.opened_by_template if self._thinks is None else self._thinks
+        thinks = self._is_open if self._thinks is None else self._thinks
         text, self._buffer = self._buffer, ""
         if not text:
             return []
@@ -55,7 +75,7 @@ class _Thinking:
         elif _OPEN.startswith(start):
             return False
         else:
-            self._thinks = self.opened_by_template
+            self._thinks = self._is_open
         return True
 
     def _taken(self, length: int) -> str:
@@ -65,15 +85,3 @@ class _Thinking:
             text = text.lstrip("\n")
             self._after_tag = not text
         return text
-
-
-class DeepSeekR1(_Thinking):
-    """All text before `</think>` is reasoning: the templates of DeepSeek-R1 write `<think>`."""
-
-    opened_by_template = True
-
-
-class Qwen3(_Thinking):
-    """Reasoning only if the answer begins with `<think>`."""
-
-    opened_by_template = False
