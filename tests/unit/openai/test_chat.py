@@ -135,13 +135,6 @@ def test_messages_are_given_as_templates_expect_them() -> None:
         ({"role": "user"}, "messages.0 has no content; send text"),
         ({"role": "tool", "content": "5"}, "messages.0 has no tool_call_id"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "a part of type image_url"),
-        (
-            {
-                "role": "assistant",
-                "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "[" * 9999}}],
-            },
-            "arguments are no JSON object",
-        ),
     ],
 )
 def test_message_that_cannot_be_read_is_one_sentence(
@@ -150,6 +143,58 @@ def test_message_that_cannot_be_read_is_one_sentence(
     with pytest.raises(ApiError) as caught:
         variables(chat([message]), ChatFormat())
     assert sentence in str(caught.value)
+
+
+def called(arguments: str) -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("message", "given"),
+    [
+        ({"role": "assistant", "content": None}, {"content": ""}),
+        ({"role": "assistant"}, {"content": ""}),
+        ({"role": "assistant", "content": []}, {"content": ""}),
+        ({"role": "assistant", "content": None, "refusal": "no"}, {"content": "no"}),
+        (
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+            {"content": "no"},
+        ),
+        ({"role": "tool", "content": None, "tool_call_id": "c"}, {"content": ""}),
+        ({"role": "function", "name": "f", "content": "5"}, {"role": "tool", "name": "f"}),
+        (
+            {"role": "assistant", "content": "x", "reasoning": "hm"},
+            {"reasoning_content": "hm"},
+        ),
+        (
+            {"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"},
+            {"reasoning_content": "b"},
+        ),
+        (
+            {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+            {"tool_calls": [{**called(""), "id": "", "function": {"name": "f", "arguments": {}}}]},
+        ),
+    ],
+)
+def test_history_that_openai_accepts_is_rendered(
+    message: dict[str, Any], given: dict[str, Any]
+) -> None:
+    [rendered] = variables(chat([message]), ChatFormat())["messages"]
+    assert given.items() <= rendered.items()
+
+
+@pytest.mark.parametrize("text", ["{'city':", "[1]", '"x"', "5", "[" * 9999])
+def test_arguments_that_are_no_object_go_back_to_the_model_as_text(text: str) -> None:
+    message = {"role": "assistant", "tool_calls": [called(text)]}
+    [rendered] = variables(chat([message]), ChatFormat())["messages"]
+    assert rendered["tool_calls"][0]["function"]["arguments"] == {"arguments": text}
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}"])
+def test_no_arguments_are_an_empty_object(text: str) -> None:
+    message = {"role": "assistant", "tool_calls": [called(text)]}
+    [rendered] = variables(chat([message]), ChatFormat())["messages"]
+    assert rendered["tool_calls"][0]["function"]["arguments"] == {}
 
 
 def test_reserved_variables_cannot_be_replaced() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 from specdec.images.openai.checkpoint import ChatFormat
 from specdec.images.openai.errors import ApiError
-from specdec.images.openai.models import Chat
-from specdec.servers.openai_body import Message
+from specdec.images.openai.models import Chat, HistoryMessage
+from specdec.servers.openai_body import CalledFunction
 
+# Templates know neither OpenAI's newer name of a role nor its deprecated one.
+_ROLES = {"developer": "system", "function": "tool"}
 _RESERVED = ("messages", "tools", "add_generation_prompt")
 
 
@@ -46,59 +48,65 @@ def without_first_token(prompt: str, form: ChatFormat, *, adds_special_tokens: b
     return prompt
 
 
-def _message(message: Message, index: int) -> dict[str, Any]:
+def _message(message: HistoryMessage, index: int) -> dict[str, Any]:
     at = f"messages.{index}"
     content = _content(message, at)
-    role = "system" if message.role == "developer" else message.role
-    result: dict[str, Any] = {"role": role, "content": content}
+    role = _ROLES.get(message.role, message.role)
     if message.role == "tool" and not message.tool_call_id:
         raise ApiError(
             f"{at} has no tool_call_id; name the call that it answers", param="messages"
         )
-    if content is None and not (message.role == "assistant" and message.tool_calls):
-        raise ApiError(f"{at} has no content; send text", param="messages")
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        if (value := getattr(message, name)) is not None:
-            result[name] = value
-    if message.tool_calls:
-        result["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": call.function.name,
-                    "arguments": _arguments(call.function.arguments, at),
-                },
-            }
-            for call in message.tool_calls
-        ]
-    return result
+    calls = [_call(call.id, call.function) for call in message.tool_calls or ()]
+    if message.function_call is not None:
+        calls.append(_call("", message.function_call))
+    if content is None and not calls:
+        if role not in ("assistant", "tool"):
+            raise ApiError(f"{at} has no content; send text", param="messages")
+        content = ""
+    result: dict[str, Any] = {"role": role, "content": content}
+    optional = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning_content or message.reasoning,
+        "tool_calls": calls or None,
+    }
+    return result | {name: value for name, value in optional.items() if value is not None}
 
 
-def _content(message: Message, at: str) -> str | None:
+def _content(message: HistoryMessage, at: str) -> str | None:
     """The text of a message; its parts are joined by line breaks."""
-    if message.content is None or isinstance(message.content, str):
+    if message.content is None:
+        return message.refusal
+    if isinstance(message.content, str):
         return message.content
+    texts = []
     for part in message.content:
-        if part.type not in ("text", "refusal") or part.text is None:
+        text = part.refusal if part.type == "refusal" and part.text is None else part.text
+        if part.type not in ("text", "refusal") or text is None:
             raise ApiError(
                 f"{at} has a part of type {part.type}, but this model reads text only; "
                 "send parts of type text",
                 param="messages",
             )
-    return "\n".join(part.text or "" for part in message.content)
+        texts.append(text)
+    return "\n".join(texts)
 
 
-def _arguments(text: str, at: str) -> Mapping[str, Any]:
-    """The arguments of an earlier call as an object: templates write it as JSON themselves."""
+def _call(id_: str, function: CalledFunction) -> dict[str, Any]:
+    values = {"name": function.name, "arguments": _arguments(function.arguments)}
+    return {"id": id_, "type": "function", "function": values}
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    """The arguments of an earlier call as an object: templates write it as JSON themselves.
+
+    A model may have written no object. Agents send such a call back with the error that it caused,
+    so it is not refused: templates that read an object get one with the text.
+    """
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ApiError(
-            f"{at} has a tool call whose arguments are no JSON object; send them back as "
-            "the answer had them",
-            param="messages",
-        )
-    return value
+        value = text
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {"arguments": text}

@@ -3,7 +3,7 @@
 Keys that have no effect on an answer are accepted.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,12 +12,15 @@ from specdec.servers.openai_body import (
     FIRST_ERROR,
     INT32,
     MESSAGES,
+    PARTS,
     STOP,
     TEMPLATE_VARIABLES,
     TOOLS,
     Body,
+    CalledFunction,
     Message,
     Number,
+    Part,
     Text,
     Tool,
     at_most,
@@ -81,12 +84,28 @@ class Completion(Common):
     echo: bool | None = None
 
 
+class HistoryPart(Part):
+    """A part of a message; a refusal is a text too."""
+
+    refusal: str | None = None
+
+
+class HistoryMessage(Message):
+    """A message as OpenAI accepts it, with the deprecated forms of tool calls."""
+
+    # Wider than in bodies that pass on to another server.
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]  # type: ignore[assignment]
+    content: str | Annotated[list[HistoryPart], FIRST_ERROR, at_most(PARTS)] | None = None  # type: ignore[assignment]
+    refusal: str | None = None
+    function_call: CalledFunction | None = None
+
+
 class Chat(Common):
     """The body of /v1/chat/completions; `chat_template_kwargs` are variables of the template."""
 
     neutral = CHAT
 
-    messages: Annotated[list[Message], FIRST_ERROR, at_most(MESSAGES)] = Field(min_length=1)
+    messages: Annotated[list[HistoryMessage], FIRST_ERROR, at_most(MESSAGES)] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1, le=INT32)
     logprobs: bool | None = None
     top_logprobs: int | None = None
