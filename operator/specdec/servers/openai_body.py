@@ -1,6 +1,6 @@
 """Parts of the bodies that servers with OpenAI's API take, as pydantic models with limits.
 
-Unknown keys are ignored in messages, and are an error elsewhere.
+Unknown keys are ignored in messages and tools, and are an error elsewhere.
 """
 
 from typing import Annotated, Any, Literal
@@ -64,7 +64,10 @@ class Body(BaseModel):
 
 
 class OpenBody(BaseModel):
-    """An object whose unknown keys are ignored: clients send back what answers contain."""
+    """An object whose unknown keys are ignored.
+
+    Clients send back what answers contain, and mark parts of the prompt for other servers' caches.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -104,7 +107,7 @@ class Message(OpenBody):
     reasoning: str | None = None
 
 
-class Function(Body):
+class Function(OpenBody):
     """A function that the model may call; `parameters` is a JSON Schema."""
 
     name: Text
@@ -113,7 +116,7 @@ class Function(Body):
     strict: bool | None = None
 
 
-class Tool(Body):
+class Tool(OpenBody):
     """A tool that the model may call."""
 
     type: Literal["function"]

@@ -1,6 +1,7 @@
 """The routes with a scripted server: models, readiness, bounds and disconnects."""
 
 import asyncio
+import gzip
 import json
 from dataclasses import replace
 
@@ -149,3 +150,37 @@ async def test_template_refuses_roles_out_of_order() -> None:
     assert response.json()["error"]["message"] == (
         "the chat template refuses the messages: roles must alternate"
     )
+
+
+async def test_models_have_their_longest_sequence_as_soon_as_it_is_known() -> None:
+    async with client(endpoint(FakeBackend())) as http:
+        assert (await http.get("/v1/models")).json()["data"][0]["max_model_len"] == 512
+    unknown = FakeBackend(declaration=replace(SERVED, max_seq_len=0))
+    async with client(endpoint(unknown)) as http:
+        assert "max_model_len" not in (await http.get("/v1/models/llama")).json()
+
+
+async def test_answers_have_the_id_of_their_request() -> None:
+    async with client(endpoint(FakeBackend(pieces("a")))) as http:
+        own = await http.post("/v1/completions", json=COMPLETION, headers={"X-Request-Id": "r-1"})
+        ids = [(await http.get("/v1/nothing")).headers["x-request-id"] for _ in range(2)]
+    assert own.headers["x-request-id"] == "r-1"
+    assert len(set(ids)) == 2
+
+
+async def test_compressed_body_is_no_media_type_of_this_server() -> None:
+    async with client(endpoint(FakeBackend())) as http:
+        body, headers = (
+            gzip.compress(json.dumps(COMPLETION).encode()),
+            {"content-encoding": "gzip"},
+        )
+        refused = await http.post("/v1/completions", content=body, headers=headers)
+    assert refused.status_code == 415
+    assert "content-encoding gzip; send it without one" in refused.json()["error"]["message"]
+
+
+async def test_slash_behind_a_path_does_not_redirect() -> None:
+    async with client(endpoint(FakeBackend())) as http:
+        response = await http.post("/v1/completions/", json=COMPLETION)
+    assert response.status_code == 404
+    assert "use /v1/completions" in response.json()["error"]["message"]

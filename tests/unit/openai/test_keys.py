@@ -155,7 +155,7 @@ async def test_end_token_is_ignored_on_request() -> None:
         (
             "completions",
             {"echo": True, "logprobs": 1},
-            "echo is True, but this server has no log probabilities of prompts",
+            "echo is true, but this server has no log probabilities of prompts",
         ),
         ("completions", {"min_p": 0.1}, "min_p is 0.1, but"),
         ("completions", {"stop_token_ids": [5]}, "stop_token_ids is a list, but"),
@@ -164,9 +164,9 @@ async def test_end_token_is_ignored_on_request() -> None:
         (
             "chat/completions",
             {"response_format": {"type": "json_object"}},
-            "response_format is a dict, but this endpoint does not restrict the form of answers",
+            "response_format is an object, but this endpoint does not restrict the form",
         ),
-        ("chat/completions", {"continue_final_message": True}, "continue_final_message is True"),
+        ("chat/completions", {"continue_final_message": True}, "continue_final_message is true"),
         ("chat/completions", {"functions": [TOOL]}, "they are deprecated; use tools"),
         ("chat/completions", {"chat_template": "x"}, "a template is code"),
         ("chat/completions", {"skip_special_tokens": False}, "answers have no special tokens"),
@@ -195,3 +195,19 @@ def test_page_decides_about_each_key() -> None:
     keys = {*Completion.model_fields, *Chat.model_fields, *COMPLETION_KEYS, *CHAT_KEYS}
     named = set(re.findall(r"`([a-z_.]+)`", table))
     assert keys - named == {"stream_options"}
+
+
+async def test_keys_of_other_servers_in_tools_change_nothing() -> None:
+    tool = {**TOOL, "cache_control": {"type": "ephemeral"}}
+    function = {**TOOL["function"], "x-order": 1}  # type: ignore[dict-item]
+    served = endpoint(FakeBackend(pieces("a")), EndpointSettings("llama", tool_parser="hermes"))
+    for each in (tool, {**TOOL, "function": function}):
+        response = await post(served, "chat/completions", {**CHAT, "tools": [each]})
+        assert response.status_code == 200, response.text
+
+
+async def test_long_key_is_not_echoed() -> None:
+    body = {**COMPLETION, "k" * 100_000: 1}
+    response = await post(endpoint(FakeBackend()), "completions", body)
+    assert response.status_code == 400
+    assert len(response.content) < 500

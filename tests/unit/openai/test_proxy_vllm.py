@@ -94,7 +94,7 @@ async def test_a_field_within_its_limits_is_passed_on_as_it_is(path: str, fields
             {"messages": [{**USER, "content": [{"type": "image_url", "image_url": IMAGE}]}]},
             "a part of type image_url",
         ),
-        ("/v1/responses", {"background": True}, "background is True, but it should be False"),
+        ("/v1/responses", {"background": True}, "background is true, but it should be false"),
         ("/v1/responses", {"previous_response_id": "a"}, "previous_response_id is a"),
         ("/v1/responses", {"tools": [{"type": "mcp"}]}, "tools.0.type is mcp"),
         (

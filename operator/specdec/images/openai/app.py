@@ -8,16 +8,25 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from specdec.images.openai.body import parse
 from specdec.images.openai.chat import variables, without_first_token
+from specdec.images.openai.errors import ApiError
 from specdec.images.openai.exchange import Exchange
 from specdec.images.openai.intake import Intake, status_of
 from specdec.images.openai.load import read
 from specdec.images.openai.metrics import Metrics
 from specdec.images.openai.models import Chat, Completion
 from specdec.images.openai.off_loop import off_loop
-from specdec.images.openai.replies import GENERATING, Listing, handlers, scope_of, unless_left
+from specdec.images.openai.replies import (
+    GENERATING,
+    Listing,
+    handlers,
+    identified,
+    scope_of,
+    unless_left,
+)
 from specdec.images.openai.request import Served, Task, in_scope, prompt_of, task
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
@@ -39,14 +48,14 @@ class Endpoint:
         self.settings, self.backend, self.templates = settings, backend, templates
         self.metrics = metrics or Metrics()
         self.draining = False
-        self._listing = Listing(settings.served_name, "specdec")
+        self._listing = Listing(settings.served_name, "specdec", self._longest)
         self._counters = settings.kind.counters
         self._intake = Intake(settings.limits, self.metrics)
         self._served: Served | None = None
 
-    def application(self) -> Starlette:
+    def application(self) -> ASGIApp:
         """The ASGI application."""
-        return Starlette(
+        routes = Starlette(
             routes=[
                 Route("/v1/completions", self.completions, methods=["POST"]),
                 Route("/v1/chat/completions", self.chat, methods=["POST"]),
@@ -58,6 +67,9 @@ class Endpoint:
             ],
             exception_handlers=handlers(GENERATING),
         )
+        # A redirection would name this process and not the gateway before it.
+        routes.router.redirect_slashes = False
+        return identified(routes)
 
     async def live(self, request: Request) -> Response:
         """The process answers."""
@@ -127,6 +139,12 @@ class Endpoint:
             leave(status_of(error))
             raise
         return Exchange(self, in_scope(prepared, scope, served), served, leave)
+
+    async def _longest(self) -> int:
+        try:
+            return (await self._declaration()).max_seq_len
+        except ApiError:
+            return 0
 
     async def _declaration(self) -> Served:
         """The declaration of the model, which changes only when the pod is replaced."""

@@ -15,6 +15,13 @@ from specdec.images.openai.neutral import Table
 from specdec.servers.openai_body import TOO_MANY, VALUES
 
 _SHOWN = 80
+# What pydantic writes in its rules, and the terms of JSON.
+_RULES = {
+    "Input should": "it should",
+    "valid dictionary": "valid object",
+    "be False": "be false",
+    "be True": "be true",
+}
 _Model = TypeVar("_Model", bound=pydantic.BaseModel)
 _Common = TypeVar("_Common", bound=Common)
 # Each match ends behind the next character that begins a value: a comma or an opening bracket
@@ -90,7 +97,7 @@ def read(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ApiError(f"the body is no JSON that can be read ({error}); send an object") from None
     if not isinstance(value, dict):
-        raise ApiError(f"the body is a JSON {type(value).__name__}; send an object")
+        raise ApiError(f"the body is {shown(value)}; send an object")
     return value
 
 
@@ -122,10 +129,10 @@ def _has_more_values(body: bytes, limit: int) -> bool:
 def _invalid(error: ErrorDetails, body: dict[str, Any]) -> ApiError:
     """One sentence for an error of pydantic."""
     field = ".".join(_path(error, body))
-    param = str(error["loc"][0]) if error["loc"] else None
+    param = shown(str(error["loc"][0])) if error["loc"] else None
     if error["type"] == "extra_forbidden":
         return ApiError(
-            f"{field} is no parameter of this endpoint; leave it out",
+            f"{shown(field)} is no parameter of this endpoint; leave it out",
             code="unknown_parameter",
             param=param,
         )
@@ -133,7 +140,9 @@ def _invalid(error: ErrorDetails, body: dict[str, Any]) -> ApiError:
         return ApiError(f"{field} is missing; send it", code="missing_parameter", param=param)
     if error["type"] == TOO_MANY:
         return ApiError(f"{field or 'the body'} {error['msg']}", param=param)
-    rule = error["msg"].replace("Input should", "it should")
+    rule = error["msg"]
+    for python, json_ in _RULES.items():
+        rule = rule.replace(python, json_)
     return ApiError(f"{field} is {shown(error['input'])}, but {rule}", param=param)
 
 
@@ -149,6 +158,8 @@ def _path(error: ErrorDetails, body: Any) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short, and without the contents of lists and objects."""
-    text = f"a {type(value).__name__}" if isinstance(value, dict | list) else str(value) or "''"
+    """A JSON value for a message: short, and without the contents of lists and objects."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value) or "''"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

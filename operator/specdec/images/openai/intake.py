@@ -12,6 +12,7 @@ from functools import partial
 
 from starlette.requests import Request
 
+from specdec.images.openai.body import shown
 from specdec.images.openai.errors import ApiError, overloaded, too_large
 from specdec.images.openai.limits import BODIES, BODY_BYTES_PER_SECOND, Limits
 from specdec.images.openai.metrics import Metrics
@@ -112,6 +113,12 @@ class Intake:
 
     async def _body(self, request: Request) -> bytes:
         limit = self._limits.body_bytes
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise ApiError(
+                f"the body has the content-encoding {shown(coding)}; send it without one",
+                status=415,
+            )
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length) > limit:
             raise too_large(limit)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specdec.images.openai.errors import ApiError, unavailable, unknown_model
 
@@ -19,15 +20,24 @@ from specdec.images.openai.errors import ApiError, unavailable, unknown_model
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 # A header and no field of the body, so that a gateway can set it without reading bodies.
 SCOPE = "x-lookup-scope"
+_REQUEST_ID, _ID_CHARACTERS = b"x-request-id", 128
 _BLOCK = 64 << 10
 _Result = TypeVar("_Result")
 
 
 class Listing:
-    """The routes below `/v1/models`, which list the one model that is served."""
+    """The routes below `/v1/models`, which list the one model that is served.
 
-    def __init__(self, name: str, owner: str) -> None:
-        self._name = name
+    Args:
+        name: of the model.
+        owner: of the model.
+        longest: gives the most tokens of prompt and answer, or 0; None if it is unknown.
+    """
+
+    def __init__(
+        self, name: str, owner: str, longest: Callable[[], Awaitable[int]] | None = None
+    ) -> None:
+        self._name, self._longest = name, longest
         self._model = {
             "id": name,
             "object": "model",
@@ -45,13 +55,18 @@ class Listing:
         )
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._model]})
+        return JSONResponse({"object": "list", "data": [await self._described()]})
 
     async def _by_name(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name != self._name:
             raise unknown_model(name, self._name)
-        return JSONResponse(self._model)
+        return JSONResponse(await self._described())
+
+    async def _described(self) -> dict[str, Any]:
+        longest = await self._longest() if self._longest is not None else 0
+        # The key is vLLM's; benchmarks read it.
+        return {**self._model, "max_model_len": longest} if longest else self._model
 
 
 def scope_of(headers: Headers) -> str | None:
@@ -84,6 +99,23 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, _Result]) -> _
         for each in (answering, leaving):
             each.cancel()
         await asyncio.gather(answering, leaving, return_exceptions=True)
+
+
+def identified(application: ASGIApp) -> ASGIApp:
+    """The application, whose answers have the header x-request-id: the client's, or a new one."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(_REQUEST_ID, b"")
+        id_ = given[:_ID_CHARACTERS] or uuid.uuid4().hex.encode()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (_REQUEST_ID, id_)]}
+            await send(message)
+
+        await application(scope, receive, send_with_id)
+
+    return answer
 
 
 async def send_whole(body: bytes, send: Send) -> None:

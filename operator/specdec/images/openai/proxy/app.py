@@ -21,7 +21,14 @@ from specdec.images.openai.metrics import WAITING, Metrics
 from specdec.images.openai.off_loop import off_loop
 from specdec.images.openai.proxy.checks import Names, checked
 from specdec.images.openai.proxy.upstream import Reply, Upstream
-from specdec.images.openai.replies import Listing, handlers, scope_of, send_whole, unless_left
+from specdec.images.openai.replies import (
+    Listing,
+    handlers,
+    identified,
+    scope_of,
+    send_whole,
+    unless_left,
+)
 from specdec.servers.kind import ServerKind
 
 _HEALTH_SECONDS = 2.0
@@ -81,7 +88,7 @@ class Proxy:
             own = scope["server"][1] == self.settings.metrics_port
             await (metrics if own else clients)(scope, receive, send)
 
-        return by_port
+        return identified(by_port)
 
     async def live(self, request: Request) -> Response:
         """The process answers."""
@@ -244,7 +251,10 @@ class _State:
 
 
 def _routes(paths: tuple[str, ...], *routes: Route) -> Starlette:
-    return Starlette(routes=list(routes), exception_handlers=handlers(paths))
+    made = Starlette(routes=list(routes), exception_handlers=handlers(paths))
+    # A redirection would name this process and not the gateway before it.
+    made.router.redirect_slashes = False
+    return made
 
 
 def _refused(status: int, body: bytes) -> ApiError:
