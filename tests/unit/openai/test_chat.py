@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec.images.openai import checkpoint
+from specdec.images.openai import checkpoint, template_process
 from specdec.images.openai.chat import variables, without_first_token
 from specdec.images.openai.checkpoint import ChatFormat, CheckpointError
 from specdec.images.openai.errors import ApiError
@@ -262,3 +262,32 @@ def test_further_end_tokens_are_read_from_a_checkpoint(tmp_path: Path, file: str
     generation = tmp_path / "generation_config.json"
     generation.write_text('{"eos_token_id": [151645, 151643]}', "utf-8")
     assert checkpoint.ends(tmp_path) == {"<|endoftext|>": True}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("tojson", '{"b": "é<", "a": [1, 2]}'),
+        ("tojson(separators=(',', ':'))", '{"b":"é<","a":[1,2]}'),
+        ("tojson(sort_keys=true)", '{"a": [1, 2], "b": "é<"}'),
+        ("tojson(true)", '{"b": "\\u00e9<", "a": [1, 2]}'),
+        ("tojson(false, 1)", '{\n "b": "é<",\n "a": [\n  1,\n  2\n ]\n}'),
+    ],
+)
+def test_json_of_templates_is_that_of_transformers(call: str, expected: str) -> None:
+    made = template_process.environment().from_string(f"{{{{ x | {call} }}}}")
+    assert made.render(x={"b": "é<", "a": [1, 2]}) == expected
+
+
+def test_further_files_of_a_checkpoint_are_read(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.json").write_text('{"chat_template": "older"}', "utf-8")
+    tokens = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(tokens), "utf-8")
+    write(tmp_path, {"eos_token": "<end>"})
+    form = checkpoint.read(tmp_path)
+    assert (form.template, form.tokens) == ("older", {"bos_token": "<s>", "eos_token": "<end>"})
+    (tmp_path / "chat_template.jinja").write_text("newer", "utf-8")
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("tools", "utf-8")
+    form = checkpoint.read(tmp_path)
+    assert (form.template, form.tool_template) == ("newer", "tools")

@@ -14,7 +14,9 @@ from specdec.images.openai.sampling import Defaults
 _GENERATION = "generation_config.json"
 _ENDS = (_GENERATION, "config.json")
 _CONFIG = "tokenizer_config.json"
-_TEMPLATE = "chat_template.jinja"
+_TOKENS_MAP = "special_tokens_map.json"
+_TEMPLATE, _OLDER = "chat_template.jinja", "chat_template.json"
+_MORE_TEMPLATES = "additional_chat_templates"
 _TOKENIZER = "tokenizer.json"
 _TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 # Post-processor and added tokens stand before the vocabulary, and are small.
@@ -56,7 +58,8 @@ def read(folder: Path, template_file: Path | None = None) -> ChatFormat:
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no directory; name the tokenizer's directory")
     config = _object(folder / _CONFIG)
-    tokens = {name: text for name in _TOKENS if (text := _token(config.get(name)))}
+    named = _object(folder / _TOKENS_MAP) | config
+    tokens = {name: text for name in _TOKENS if (text := _token(named.get(name)))}
     templates = _templates(folder, config, template_file)
     default = templates.get("default")
     return ChatFormat(
@@ -123,8 +126,9 @@ def _templates(folder: Path, config: Mapping[str, Any], file: Path | None) -> di
     if file is not None:
         return {"default": _text(file)}
     if (folder / _TEMPLATE).is_file():
-        return {"default": _text(folder / _TEMPLATE)}
-    value = config.get("chat_template")
+        more = (folder / _MORE_TEMPLATES).glob("*.jinja")
+        return {**{path.stem: _text(path) for path in more}, "default": _text(folder / _TEMPLATE)}
+    value = config.get("chat_template") or _object(folder / _OLDER).get("chat_template")
     if isinstance(value, str):
         return {"default": value}
     items = value if isinstance(value, list) else []

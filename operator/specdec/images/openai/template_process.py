@@ -125,9 +125,21 @@ def _now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _json(value: Any, *, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
+def _json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """JSON as templates expect it: without escapes of HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 if __name__ == "__main__":
