@@ -37,7 +37,7 @@ def test_sample_is_served_and_speculates_without_loss(world: World) -> None:
     assert ready["status"]["phase"] == "Serving"
     assert ready["status"]["readyReplicas"] == 1
     assert ready["status"]["plan"]["gpusPerPod"] == 0
-    host = world.address("answers").partition(":")[0]
+    host = world.host("answers")
     before = metrics.read(f"{host}:8002")
     chunks = 0
     with Client(f"{host}:8001", timeout=DEADLINE_SECONDS) as client:
@@ -120,11 +120,11 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
 def test_other_methods_answer_like_draft_target(world: World, served: str) -> None:
     for name in [world.apply(body) for body in OTHERS]:
         world.ready(name)
-    before = metrics.read(f"{world.address('ngram').partition(':')[0]}:8002")
+    before = metrics.read(f"{world.host('ngram')}:8002")
     for prompt in prompts(3):
         answers = {n: world.text(n, prompt) for n in ("plain", "ahead", "ngram", served)}
         assert len(set(answers.values())) == 1, answers
-    did = metrics.read(f"{world.address('ngram').partition(':')[0]}:8002") - before
+    did = metrics.read(f"{world.host('ngram')}:8002") - before
     assert did.accepted > 0
 
 

@@ -54,7 +54,7 @@ def client(world: World, service: str) -> Iterator[openai.OpenAI]:
     ready = world.ready(service)
     (target,) = ready["status"]["endpoints"]
     assert target["openAI"] == f"http://{NAME}.{NAMESPACE}.svc:{PORT}/v1"
-    host = world.address(NAME).partition(":")[0]
+    host = world.host(NAME)
     url = f"{host}:{PORT}"
     world.wait(lambda: listens(url), lambda: f"{url} takes no connection")
     with openai.OpenAI(base_url=f"http://{url}/v1", api_key="none", max_retries=0) as opened:

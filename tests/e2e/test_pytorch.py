@@ -114,7 +114,7 @@ def test_sample_answers_as_the_target_alone_and_is_measured(
 
 def assert_endpoint_answers(world: World, name: str, expected: str) -> None:
     """Check the endpoint's text with and without streaming, and its counts of draft tokens."""
-    url = f"{world.address(name).partition(':')[0]}:{PORT}"
+    url = f"{world.host(name)}:{PORT}"
     world.wait(lambda: listens(url), lambda: f"{url} takes no connection")
     fields = {"model": name, "prompt": PROMPT, "max_tokens": LENGTH}
     with openai.OpenAI(base_url=f"http://{url}/v1", api_key="none", max_retries=0) as client:

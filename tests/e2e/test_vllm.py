@@ -15,11 +15,11 @@ import pytest
 from cluster.processes import DEADLINE_SECONDS
 from demo.story import prompts
 from e2e import vllm
-from e2e.polling import listens
 from e2e.world import Object, World, answers
 from specdec.client import Client, ClientError, Request
 from specdec.triton.model_names import VLLM
-from support import vllm_node
+from support import foreign_clients, vllm_node
+from support.shipped_pair import PAIR
 from support.vllm_tests import alone, installed
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.vllm(gibibytes=5)]
@@ -80,16 +80,19 @@ def test_method_answers_as_the_reference_engine_and_is_measured(
     )
     world.ready(name)
     drafted = accepted = 0
+    chunks: dict[bool, list[int]] = {False: [], True: []}
     with Client(world.address(name), timeout=DEADLINE_SECONDS) as client:
         for prompt, text in expected.items():
-            for stream in (False, True):
+            for stream, counted in chunks.items():
                 request = Request(prompt, VLLM, max_tokens=TOKENS, stream=stream)
                 answer = client.ask(request)
                 assert answer.text == text
-                assert (answer.chunks > 1) == stream
+                counted.append(answer.chunks)
                 assert answer.counts is not None
                 drafted += answer.counts.drafted
                 accepted += answer.counts.accepted
+    # An answer may be empty.
+    assert max(chunks[False]) == 1 < max(chunks[True])
     assert 0 < accepted <= drafted
     world.until(name, "SpeculationActive", "DraftTokensObserved")
     result = world.get(name)["status"]["speculation"]
@@ -169,24 +172,49 @@ def addresses(world: World, name: str) -> int:
     )
 
 
-def test_own_server_answers_as_the_reference_engine(
-    world: World, packages: None, expected: dict[str, str]
-) -> None:
+@pytest.fixture(scope="module")
+def own_server(world: World, packages: None) -> Iterator[tuple[str, str]]:
+    """Yield the name of a resource with vLLM's own server, and its OpenAI URL at the Service."""
     front: Object = {"runtime": {"frontend": "VllmServe"}, "verification": VERIFIED}
-    name = world.apply(vllm.resource("vllm-serve", vllm.DRAFT_TARGET, **front))
+    name = world.apply(vllm.resource("vllm-serve", vllm.DRAFT_TARGET, **front), keep=True)
     (endpoint,) = world.ready(name)["status"]["endpoints"]
-    url = endpoint["openAI"].replace(f"{name}.default.svc", world.address(name).partition(":")[0])
-    host = url.removeprefix("http://").partition("/")[0]
-    world.wait(lambda: listens(host), lambda: f"{host} takes no connection")
+    url = endpoint["openAI"].replace(f"{name}.default.svc", world.host(name))
+    yield name, url
+    world.kubectl("delete", "specm", name)
+
+
+def test_own_server_answers_as_the_reference_engine(
+    world: World, own_server: tuple[str, str], expected: dict[str, str]
+) -> None:
+    name, url = own_server
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         create: Any = client.completions.create
         fields = {"model": name, "max_tokens": TOKENS, "temperature": 0}
+        longest = 0
         for prompt, text in expected.items():
             assert create(prompt=prompt, **fields).choices[0].text == text
             chunks = list(create(prompt=prompt, stream=True, **fields))
             assert "".join(chunk.choices[0].text for chunk in chunks) == text
-            assert sum(bool(chunk.choices[0].text) for chunk in chunks) > 1
+            longest = max(longest, sum(bool(chunk.choices[0].text) for chunk in chunks))
+        assert longest > 1
     world.until(name, "SpeculationActive", "DraftTokensObserved")
     result = world.get(name)["status"]["speculation"]
     assert 0 < result["acceptedTokens"] <= result["draftedTokens"]
-    assert_leaves_and_returns(world, name)
+
+
+@pytest.mark.nightly
+def test_langchain_and_aiperf_use_the_service(own_server: tuple[str, str]) -> None:
+    name, url = own_server
+    # The pair has no template for chats.
+    asked = ("def read_lines(path):", str(TOKENS), "text")
+    got = foreign_clients.program("langchain", url, name, *asked)
+    assert got["text"] == got["text stream"] != ""
+    measured = foreign_clients.program("aiperf", url, name, str(PAIR / "target"), str(TOKENS))
+    assert (measured["requests"], measured["errors"]) == (8, [])
+    assert measured["tokens"] == 8 * TOKENS
+
+
+def test_own_server_whose_engine_is_killed_leaves_the_service(
+    world: World, own_server: tuple[str, str]
+) -> None:
+    assert_leaves_and_returns(world, own_server[0])

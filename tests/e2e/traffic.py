@@ -46,7 +46,7 @@ class Seen:
 @contextmanager
 def asking(world: World, name: str) -> Iterator[Seen]:
     """Run clients, half with streams, half over gRPC; compare answers with the plain path."""
-    host = world.address(name).partition(":")[0]
+    host = world.host(name)
     expected = {
         prompt: world.text(name, prompt, model="ensemble", max_tokens=TOKENS)
         for prompt in prompts(3)

@@ -160,7 +160,8 @@ class World:
         API server.
         """
         self.until(name, "Ready", "Serving")
-        url = self.address(name)
+        service = self._service(name)
+        url = f"{service['clusterIP']}:{service['ports'][0]['port']}"
         self.wait(lambda: listens(url), lambda: f"{url} of {name} takes no connection")
         return self.get(name)
 
@@ -212,9 +213,18 @@ class World:
 
     def address(self, name: str) -> str:
         """Return the gRPC endpoint of a resource's Service, which this machine can reach."""
+        return f"{self.host(name)}:8001"
+
+    def host(self, name: str) -> str:
+        """Return the address of a resource's Service."""
+        host: str = self._service(name)["clusterIP"]
+        return host
+
+    def _service(self, name: str) -> Object:
         service = self.find("service", name)
         assert service is not None, f"no Service {name}"
-        return f"{service['spec']['clusterIP']}:8001"
+        spec: Object = service["spec"]
+        return spec
 
     def text(self, name: str, prompt: str, **request: Any) -> str:
         """Return the continuation of a prompt."""

@@ -20,7 +20,7 @@ import pytest
 from cluster import folders
 from cluster.progress import report
 
-CLIENTS = ("langchain", "litellm")
+CLIENTS = ("langchain", "litellm", "aiperf")
 _TIMEOUT_SECONDS = 1800
 
 
@@ -42,13 +42,14 @@ def require(name: str) -> Path:
     return folder
 
 
-def run(name: str, program: Path, *arguments: str) -> Any:
-    """Return the JSON that a program prints in the environment of a client.
+def program(name: str, *arguments: str) -> Any:
+    """Return the JSON that a client's program prints.
 
     Raises:
         AssertionError: the program failed; with the end of what it wrote.
     """
-    command = [str(require(name) / "bin" / "python"), "-I", str(program), *arguments]
+    path = Path(__file__).parent / "foreign_programs" / f"{name}_program.py"
+    command = [str(require(name) / "bin" / "python"), "-I", str(path), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, env=_environment()
     )

@@ -1,7 +1,6 @@
 """Clients of others speak to vLLM's own server through the proxy of its pod."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from support.vllm_serve_pod import MODEL, Pod
 from support.vllm_tests import installed
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.vllm(gibibytes=4)]
-PROGRAMS = Path(foreign_clients.__file__).parent / "foreign_programs"
 PROMPT, LENGTH = "def read_lines(path):", 24
 
 
@@ -21,14 +19,13 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         yield running
 
 
-def answers(name: str, pod: Pod) -> Any:
+def answers(name: str, pod: Pod, *options: str) -> Any:
     """Return what a client's program reports of its answers."""
-    program = PROGRAMS / f"{name}_program.py"
-    return foreign_clients.run(name, program, f"{pod.url}/v1", MODEL, PROMPT, str(LENGTH))
+    return foreign_clients.program(name, f"{pod.url}/v1", MODEL, PROMPT, str(LENGTH), *options)
 
 
 def test_langchain_reads_chats_and_completions(pod: Pod) -> None:
-    got = answers("langchain", pod)
+    got = answers("langchain", pod, "chat,text")
     assert got["text"]
     assert {got[name] for name in ("chat", "chat stream", "text", "text stream")} == {got["text"]}
     assert got["batch"] == [got["text"], got["text"]]

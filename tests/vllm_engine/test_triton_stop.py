@@ -54,6 +54,8 @@ def test_requests_end_before_the_server_which_ends_without_a_crash(server: Serve
         texts = [text([next(each)]) for each in replies]
         seconds = threads.submit(stop, server)
         answers: list[list[Arrays]] = list(threads.map(list, replies))
+        # An open stream keeps the model of its last request (seen with Triton 2.51).
+        stack.close()
         assert seconds.result() < SECONDS
     assert [first + text(rest) for first, rest in zip(texts, answers, strict=True)] == (
         [expected] * CLIENTS

@@ -1,11 +1,14 @@
-"""Asks an OpenAI endpoint by LangChain, whole and in a stream: URL, MODEL, PROMPT, LENGTH."""
+"""Asks an OpenAI endpoint by LangChain, whole and in streams: URL, MODEL, PROMPT, LENGTH, KINDS.
+
+KINDS is `text`, or `chat,text` where the model has a template.
+"""
 
 import json
 import sys
 
 from langchain_openai import ChatOpenAI, OpenAI
 
-url, model, prompt, length = sys.argv[1:]
+url, model, prompt, length, kinds = sys.argv[1:]
 fields = {
     "base_url": url,
     "api_key": "none",
@@ -15,19 +18,19 @@ fields = {
     "max_tokens": int(length),
 }
 chat, text = ChatOpenAI(**fields, stream_usage=True), OpenAI(**fields)
-whole, parts = chat.invoke(prompt), list(chat.stream(prompt))
-usages = [part.usage_metadata for part in parts if part.usage_metadata]
-json.dump(
-    {
+result = {
+    "text": text.invoke(f"{prompt}\n"),
+    "text stream": "".join(text.stream(f"{prompt}\n")),
+}
+if "chat" in kinds:
+    whole, parts = chat.invoke(prompt), list(chat.stream(prompt))
+    result |= {
         "chat": whole.content,
         "chat stream": "".join(part.content for part in parts),
         "tokens": whole.usage_metadata["output_tokens"],
         "stream tokens": sum(
             (part.usage_metadata or {}).get("output_tokens", 0) for part in parts
         ),
-        "text": text.invoke(f"{prompt}\n"),
-        "text stream": "".join(text.stream(f"{prompt}\n")),
         "batch": [answer.content for answer in chat.batch([prompt, prompt])],
-    },
-    sys.stdout,
-)
+    }
+json.dump(result, sys.stdout)

@@ -1,0 +1,40 @@
+"""Measures an OpenAI server with AIPerf: URL, MODEL, TOKENIZER (a folder), LENGTH."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+url, model, tokenizer, length = sys.argv[1:]
+options = {
+    "url": url.removesuffix("/v1"),
+    "model": model,
+    "tokenizer": tokenizer,
+    "endpoint-type": "completions",
+    "concurrency": 2,
+    "request-count": 8,
+    "synthetic-input-tokens-mean": 16,
+    "output-tokens-mean": length,
+    "extra-inputs": "ignore_eos:true",
+    "ui": "none",
+}
+# Offline, AIPerf takes a name in the hub's cache alone, and no folder.
+os.environ.pop("HF_HUB_OFFLINE", None)
+with tempfile.TemporaryDirectory() as folder:
+    command = [str(Path(sys.executable).with_name("aiperf")), "profile"]
+    command += ["--streaming", "--use-server-token-count", f"--artifact-dir={folder}"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+    (page,) = Path(folder).rglob("profile_export_aiperf.json")
+    result = json.loads(page.read_text("utf-8"))
+json.dump(
+    {
+        "requests": result["request_count"]["avg"],
+        "errors": result["error_summary"],
+        "tokens": result["total_osl"]["avg"],
+        "tokens per second": result["output_token_throughput"]["avg"],
+    },
+    sys.stdout,
+)
