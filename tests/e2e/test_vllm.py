@@ -22,7 +22,7 @@ from support import foreign_clients, vllm_node
 from support.shipped_pair import PAIR
 from support.vllm_tests import alone, installed
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.vllm(gibibytes=5)]
+pytestmark = [pytest.mark.slow, pytest.mark.vllm(gibibytes=5)]
 PLAIN = "vllm-plain"
 TOKENS = 32
 VERIFIED: Object = {"mode": "Gate", "maxPrompts": 3, "maxTokens": 24}
