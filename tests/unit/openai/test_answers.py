@@ -7,6 +7,7 @@ import pytest
 
 from specdec.images.openai.assembly import Piece
 from specdec.images.openai.errors import ApiError, overloaded
+from specdec.images.openai.limits import Limits
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.triton import refused
 from unit.openai.fake_backend import OLDER, SERVED, FakeBackend, endpoint, pieces
@@ -252,3 +253,32 @@ async def test_answer_that_the_limit_cut_is_not_announced_as_calls(
     assert choices[-1]["finish_reason"] == reason
     messages = [choice.get("delta") or choice.get("message") or {} for choice in choices]
     assert [len(message["tool_calls"]) for message in messages if "tool_calls" in message] == [1]
+
+
+async def test_each_prompt_of_a_list_has_a_choice() -> None:
+    backend = FakeBackend(pieces("a", "b"))
+    asked = {**COMPLETION, "prompt": ["x", "y", "z"], "echo": True, "include_metrics": True}
+    body = (await post(endpoint(backend), "completions", asked)).json()
+    assert [(c["index"], c["text"]) for c in body["choices"]] == [
+        (0, "xab"),
+        (1, "yab"),
+        (2, "zab"),
+    ]
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (3 * 7, 3 * 2)
+    metrics = body["metrics"]["speculative_decoding"]
+    assert (metrics["num_draft_tokens"], metrics["acceptance_histogram"]) == (3 * 4, [0, 3 * 2])
+
+
+async def test_each_prompt_of_a_list_takes_a_place() -> None:
+    backend = FakeBackend(pieces("a"))
+    served = endpoint(backend, EndpointSettings("llama", limits=Limits(in_flight=2)))
+    for prompts, status in ((["x"] * 3, 400), (["x"] * 2, 200), (["x"] * 2, 200)):
+        response = await post(served, "completions", {**COMPLETION, "prompt": prompts})
+        assert response.status_code == status
+    assert served._intake.in_flight == 0
+
+
+async def test_error_of_one_prompt_ends_the_others() -> None:
+    backend = FakeBackend([*pieces("a"), ApiError("it broke", status=500, kind="server_error")])
+    response = await post(endpoint(backend), "completions", {**COMPLETION, "prompt": ["x", "y"]})
+    assert (response.status_code, response.json()["error"]["message"]) == (500, "it broke")

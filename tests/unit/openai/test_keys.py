@@ -45,6 +45,12 @@ COMPLETIONS = {
         "stream": True,
         "ignore_eos": True,
     },
+    "lm-eval generate_until in batches": {
+        **COMPLETION,
+        "prompt": ["Q: a", "Q: b"],
+        "max_tokens": 8,
+        "temperature": 0,
+    },
     "lm-eval generate_until": {
         **COMPLETION,
         "max_tokens": 8,

@@ -8,7 +8,7 @@ import pytest
 from specdec.images.openai.body import parse
 from specdec.images.openai.errors import ApiError
 from specdec.images.openai.models import Chat, Common, Completion
-from specdec.images.openai.request import Task, prompt_of, task
+from specdec.images.openai.request import Task, prompts_of, task
 from specdec.images.openai.settings import EndpointSettings
 from unit.openai.fake_backend import SERVED
 
@@ -19,7 +19,8 @@ Json = dict[str, Any]
 
 def completion(**fields: Any) -> Task:
     body = parse(json.dumps({"model": "llama", "prompt": "x", **fields}).encode(), Completion)
-    return task(body, prompt_of(body), SERVED, SETTINGS)
+    [prompt] = prompts_of(body, 2)
+    return task(body, prompt, SERVED, SETTINGS)
 
 
 def chat(settings: EndpointSettings = SETTINGS, **fields: Any) -> Task:
@@ -32,7 +33,10 @@ def chat(settings: EndpointSettings = SETTINGS, **fields: Any) -> Task:
     [
         ({"model": "other"}, "model", "model is other, which is not served here; set it to llama"),
         ({"n": 2}, "n", "n is 2, but this server gives one answer; set it to 1"),
-        ({"prompt": ["a", "b"]}, "prompt", "prompt has 2 items; send one request for each prompt"),
+        ({"prompt": ["a"] * 3}, "prompt", "prompt has 3 items; send 1 to 2"),
+        ({"prompt": []}, "prompt", "prompt has 0 items; send 1 to 2"),
+        ({"prompt": ["a", "b"], "stream": True}, "prompt", "prompt has 2 items; a stream has one"),
+        ({"prompt": [5] * 9}, "prompt", "prompt has token ids; send text"),
         ({"prompt": [[1, 2]]}, "prompt", "prompt has token ids; send text"),
         ({"prompt": ""}, "prompt", "prompt is empty; send at least one character"),
         ({"prompt": None}, "prompt", "prompt"),

@@ -10,6 +10,7 @@ import time
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from specdec.client.answer import Counts
@@ -36,6 +37,21 @@ class Totals:
     tokens: int = 0
     counts: Counts | None = None
     histogram: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence["Totals"]) -> "Totals":
+        """The sums over several answers; a number that one of them lacks is lacking."""
+        prompts = [part.prompt_tokens for part in parts if part.prompt_tokens is not None]
+        counts = [part.counts for part in parts if part.counts is not None]
+        drafted = sum(each.drafted for each in counts)
+        return cls(
+            sum(prompts) if len(prompts) == len(parts) else None,
+            sum(part.tokens for part in parts),
+            Counts(drafted, sum(each.accepted for each in counts))
+            if len(counts) == len(parts)
+            else None,
+            [sum(steps) for steps in zip_longest(*(p.histogram for p in parts), fillvalue=0)],
+        )
 
     def usage(self) -> dict[str, Any] | None:
         """OpenAI's `usage`; None if the server does not count tokens."""
@@ -168,36 +184,45 @@ class Pieces:
         return _event({**fields, "choices": [choice], **usage, **(more or {})})
 
 
-def whole(
-    head: Head,
-    events: Iterable[Event],
-    reason: str,
-    totals: Totals,
-    log_probs: Mapping[str, Any] | None,
-    *,
-    with_metrics: bool,
-) -> bytes:
-    """The body of an answer that is not streamed."""
-    events = list(events)
-    content = "".join(event.text for event in events if isinstance(event, Content))
-    choice: dict[str, Any] = {"index": 0, "logprobs": log_probs, "finish_reason": reason}
-    if head.chat:
-        calls = [tool_call(event) for event in events if isinstance(event, Call)]
-        thoughts = "".join(event.text for event in events if isinstance(event, Reasoning))
-        # OpenAI sends null in place of an empty text beside tool calls.
-        text = None if calls and not content else content
-        message: dict[str, Any] = {"role": "assistant", "content": text}
-        message |= {"reasoning_content": thoughts} if thoughts else {}
-        message |= {"tool_calls": calls} if calls else {}
-        choice["message"] = {**message, "refusal": None}
-    else:
-        choice["text"] = content
-    body = {**head.fields(chunk=False), "choices": [choice]}
+@dataclass(frozen=True)
+class Choice:
+    """A complete answer to one prompt."""
+
+    events: Sequence[Event]
+    reason: str
+    totals: Totals
+    log_probs: Mapping[str, Any] | None
+
+
+def whole(head: Head, choices: Sequence[Choice], *, with_metrics: bool) -> bytes:
+    """The body of an answer that is not streamed, with a choice for each prompt."""
+    totals = Totals.of([choice.totals for choice in choices])
+    shaped = [_choice(head, choice, index) for index, choice in enumerate(choices)]
+    body = {**head.fields(chunk=False), "choices": shaped}
     if usage := totals.usage():
         body["usage"] = usage
     if with_metrics and (metrics := totals.metrics()):
         body["metrics"] = metrics
     return json.dumps(body).encode()
+
+
+def _choice(head: Head, made: Choice, index: int) -> dict[str, Any]:
+    content = "".join(event.text for event in made.events if isinstance(event, Content))
+    choice: dict[str, Any] = {
+        "index": index,
+        "logprobs": made.log_probs,
+        "finish_reason": made.reason,
+    }
+    if not head.chat:
+        return {**choice, "text": content}
+    calls = [tool_call(event) for event in made.events if isinstance(event, Call)]
+    thoughts = "".join(event.text for event in made.events if isinstance(event, Reasoning))
+    # OpenAI sends null in place of an empty text beside tool calls.
+    text = None if calls and not content else content
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    message |= {"reasoning_content": thoughts} if thoughts else {}
+    message |= {"tool_calls": calls} if calls else {}
+    return {**choice, "message": {**message, "refusal": None}}
 
 
 def tool_call(call: Call) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from specdec.images.openai.replies import (
     scope_of,
     unless_left,
 )
-from specdec.images.openai.request import Served, Task, in_scope, prompt_of, task
+from specdec.images.openai.request import Served, Task, in_scope, prompts_of, task
 from specdec.images.openai.settings import EndpointSettings
 from specdec.images.openai.template import Templates
 from specdec.images.openai.triton import ModelServer
@@ -91,11 +91,12 @@ class Endpoint:
     async def completions(self, request: Request) -> Response:
         """Answer a completion."""
 
-        def prepared(body: bytes, served: Served) -> Task:
+        def prepared(body: bytes, served: Served) -> list[Task]:
             parsed = parse(body, Completion)
-            return task(parsed, prompt_of(parsed), served, self.settings)
+            prompts = prompts_of(parsed, self.settings.limits.prompts)
+            return [task(parsed, prompt, served, self.settings) for prompt in prompts]
 
-        async def prepare(body: bytes, served: Served) -> Task:
+        async def prepare(body: bytes, served: Served) -> list[Task]:
             return await off_loop(len(body), prepared, body, served)
 
         return await self._generate(request, prepare)
@@ -117,15 +118,15 @@ class Endpoint:
             )
             return task(parsed, prompt, served, self.settings)
 
-        async def prepare(body: bytes, served: Served) -> Task:
+        async def prepare(body: bytes, served: Served) -> list[Task]:
             parsed, values = await off_loop(len(body), checked, body, served)
             rendered = await self.templates.render(values, len(body))
-            return await off_loop(len(rendered), prepared, parsed, rendered, served)
+            return [await off_loop(len(rendered), prepared, parsed, rendered, served)]
 
         return await self._generate(request, prepare)
 
     async def _generate(
-        self, request: Request, prepare: Callable[[bytes, Served], Coroutine[Any, Any, Task]]
+        self, request: Request, prepare: Callable[[bytes, Served], Coroutine[Any, Any, list[Task]]]
     ) -> Response:
         """Let a request in, and hand it to an exchange, which calls `leave` at its end."""
         # A route also matches its path with a line break behind it.
@@ -134,11 +135,18 @@ class Endpoint:
         try:
             scope = scope_of(request.headers)
             served = await self._declaration()
-            prepared = await unless_left(request, prepare(body, served))
+            tasks = await unless_left(request, prepare(body, served))
+            # Each prompt takes a place.
+            free = self._intake.take(len(tasks) - 1)
         except BaseException as error:
             leave(status_of(error))
             raise
-        return Exchange(self, in_scope(prepared, scope, served), served, leave)
+
+        def end(status: int) -> None:
+            free()
+            leave(status)
+
+        return Exchange(self, [in_scope(each, scope, served) for each in tasks], served, end)
 
     async def _longest(self) -> int:
         try:

@@ -2,15 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from specdec.images.openai.answer import DONE, Head, LogProbs, Pieces, whole
+from specdec.images.openai.answer import DONE, Choice, Head, LogProbs, Pieces, whole
 from specdec.images.openai.assembly import Assembly, Piece
 from specdec.images.openai.errors import CONTEXT_LENGTH, ApiError
 from specdec.images.openai.intake import Leave
@@ -44,12 +44,15 @@ class Exchange(Response):
     def __init__(
         self,
         owner: Owner,
-        task: Task,
+        tasks: Sequence[Task],
         served: Served,
         leave: Leave,
     ) -> None:
         self.background = None
+        task = tasks[0]
         self._owner, self._task, self._served = owner, task, served
+        # Only a whole answer has several.
+        self._tasks = tasks
         self._leave = leave
         self._head = Head(owner.settings.served_name, task.chat)
         self._assembly = Assembly(task, owner.settings, served.max_seq_len)
@@ -99,55 +102,46 @@ class Exchange(Response):
         return error.status
 
     async def _answer(self, send: Send) -> None:
-        task, backend = self._task, self._owner.backend
-        count: asyncio.Future[int | None] | None = None
-        if not self._served.counts_tokens and (task.include_usage or not task.stream):
-            count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
         try:
-            encoder = Pieces(
-                self._head,
-                null_usage=task.include_usage,
-                running=self._assembly.totals if task.running_usage else None,
-            )
-            source = backend.pieces(task.request, self._served, histogram=task.include_metrics)
-            async with aclosing(source) as pieces:
-                if task.stream:
-                    await self._stream(pieces, encoder, count, send)
-                else:
-                    await self._whole(pieces, count, send)
+            if self._task.stream:
+                await self._stream(send)
+            else:
+                await self._whole(send)
         except ApiError as error:
             if error.code == CONTEXT_LENGTH:
-                error.param = "messages" if task.chat else "prompt"
+                error.param = "messages" if self._task.chat else "prompt"
             await self._failed(error, send)
+
+    @asynccontextmanager
+    async def _pieces(
+        self, task: Task, assembly: Assembly
+    ) -> AsyncIterator[AsyncGenerator[Piece, None]]:
+        """The pieces of an answer; at the end, the number of its prompt's tokens is known.
+
+        Some servers report that number separately.
+        """
+        backend, served = self._owner.backend, self._served
+        count: asyncio.Future[int | None] | None = None
+        if not served.counts_tokens and (task.include_usage or not task.stream):
+            count = asyncio.ensure_future(backend.prompt_tokens(task.request.prompt))
+        try:
+            source = backend.pieces(task.request, served, histogram=task.include_metrics)
+            async with aclosing(source) as pieces:
+                yield pieces
+            if count is not None and (tokens := await count) is not None:
+                assembly.totals.prompt_tokens = tokens
         finally:
             if count is not None:
                 await _cancelled(count)
 
-    async def _whole(
-        self,
-        pieces: AsyncGenerator[Piece, None],
-        count: "asyncio.Future[int | None] | None",
-        send: Send,
-    ) -> None:
-        """Send one body when the answer is complete."""
-        assembly, log_probs = self._assembly, self._log_probs
-        events: list[Event] = [Content(self._task.echo)]
-        async for piece in pieces:
-            if log_probs is not None and not assembly.stopped:
-                log_probs.keep(piece.text, piece.log_probs)
-            events += self._added(piece)
-            if self._is_over():
-                break
-        events += assembly.end()
-        await self._count(count)
-        body = whole(
-            self._head,
-            events,
-            assembly.reason(),
-            assembly.totals,
-            log_probs.all() if log_probs else None,
-            with_metrics=self._task.include_metrics,
-        )
+    async def _whole(self, send: Send) -> None:
+        """Send one body when the answers are complete."""
+        reading = [asyncio.ensure_future(self._choice(task)) for task in self._tasks]
+        try:
+            choices = await asyncio.gather(*reading)
+        finally:
+            await _cancelled(*reading)
+        body = whole(self._head, choices, with_metrics=self._task.include_metrics)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -156,25 +150,42 @@ class Exchange(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send_whole(body, send)
 
-    async def _stream(
-        self,
-        pieces: AsyncGenerator[Piece, None],
-        encoder: Pieces,
-        count: "asyncio.Future[int | None] | None",
-        send: Send,
-    ) -> None:
+    async def _choice(self, task: Task) -> Choice:
+        assembly = Assembly(task, self._owner.settings, self._served.max_seq_len)
+        log_probs = LogProbs(chat=task.chat) if task.log_probs else None
+        events: list[Event] = [Content(task.echo)]
+        async with self._pieces(task, assembly) as pieces:
+            async for piece in pieces:
+                if log_probs is not None and not assembly.stopped:
+                    log_probs.keep(piece.text, piece.log_probs)
+                assembly.count(piece)
+                events += assembly.add(piece.text)
+                if assembly.stopped and not self._served.ends_at_stop:
+                    break
+        events += assembly.end()
+        return Choice(
+            events, assembly.reason(), assembly.totals, log_probs.all() if log_probs else None
+        )
+
+    async def _stream(self, send: Send) -> None:
         """Send each piece when it arrives. An error before the first sets the HTTP status."""
         task, assembly = self._task, self._assembly
-        async for piece in pieces:
-            text = self._encoded(encoder, piece)
-            if not self._started:
-                await self._start(send)
-                text = self._first(encoder) + text
-            if text:
-                await send(_part(text))
-            if self._is_over():
-                break
-        await self._count(count)
+        encoder = Pieces(
+            self._head,
+            null_usage=task.include_usage,
+            running=assembly.totals if task.running_usage else None,
+        )
+        async with self._pieces(task, assembly) as pieces:
+            async for piece in pieces:
+                text = self._encoded(encoder, piece)
+                if not self._started:
+                    await self._start(send)
+                    text = self._first(encoder) + text
+                if text:
+                    await send(_part(text))
+                if assembly.stopped and not self._served.ends_at_stop:
+                    # An ensemble compares token ids, and may go on behind a stop string.
+                    break
         text = "" if self._started else self._first(encoder)
         if not self._started:
             await self._start(send)
@@ -203,23 +214,6 @@ class Exchange(Response):
             body = error.event()
             await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def _count(self, count: "asyncio.Future[int | None] | None") -> None:
-        """Add the number of prompt tokens, if the server reports it separately."""
-        if count is not None and (tokens := await count) is not None:
-            self._assembly.totals.prompt_tokens = tokens
-
-    def _is_over(self) -> bool:
-        """Whether to stop reading: a stop string has arrived, but the model may generate more.
-
-        Some models end their output at the stop string. An ensemble compares token ids, and may go
-        on.
-        """
-        return self._assembly.stopped and not self._served.ends_at_stop
-
-    def _added(self, piece: Piece) -> list[Event]:
-        self._assembly.count(piece)
-        return self._assembly.add(piece.text)
-
     def _encoded(self, encoder: Pieces, piece: Piece) -> str:
         """The events of a piece; the first event has the piece's log probabilities."""
         if self._is_plain:
@@ -228,7 +222,8 @@ class Exchange(Response):
         values = None
         if self._log_probs is not None and not self._assembly.stopped:
             values = self._log_probs.add(piece.text, piece.log_probs)
-        events: list[Event | None] = [*self._added(piece)]
+        self._assembly.count(piece)
+        events: list[Event | None] = [*self._assembly.add(piece.text)]
         if values and not events:
             events = [None]
         text = ""

@@ -31,6 +31,9 @@ SPARE_CONNECTIONS = 2048
 BODIES = 256
 BODY_BYTES_PER_SECOND = 64 << 10
 
+# Prompts of one completion, each of which takes a place among the requests in flight.
+PROMPTS = 64
+
 # Chats that wait for the chat template, and for how long.
 WAITING_CHATS = 64
 WAITING_SECONDS = 10.0
@@ -51,6 +54,11 @@ class Limits:
     in_flight: int = 256
     seconds: float = 600.0
     body_seconds: float = 10.0
+
+    @property
+    def prompts(self) -> int:
+        """Prompts of one completion."""
+        return min(PROMPTS, self.in_flight)
 
     @property
     def arriving_bytes(self) -> int:

@@ -150,24 +150,26 @@ def in_scope(task: Task, scope: str | None, served: Served) -> Task:
     return replace(task, request=replace(task.request, lookup_scope=scope))
 
 
-def prompt_of(body: Completion) -> str:
-    """The prompt of a completion.
+def prompts_of(body: Completion, most: int) -> list[str]:
+    """The prompts of a completion, of which a stream has one.
+
+    Args:
+        body: a validated body.
+        most: prompts of one request.
 
     Raises:
-        ApiError: several prompts, token ids, or an empty prompt.
+        ApiError: several prompts of a stream or too many, token ids, or an empty prompt.
     """
-    prompt = body.prompt
-    if isinstance(prompt, list):
-        if len(prompt) != 1:
-            raise ApiError(
-                f"prompt has {len(prompt)} items; send one request for each prompt", param="prompt"
-            )
-        prompt = prompt[0]
-    if not isinstance(prompt, str):
+    prompts = body.prompt if isinstance(body.prompt, list) else [body.prompt]
+    if not all(isinstance(prompt, str) for prompt in prompts):
         raise ApiError("prompt has token ids; send text", param="prompt")
-    if not prompt:
+    count = len(prompts)
+    if count != 1 and (body.stream or not 0 < count <= most):
+        limit = "a stream has one" if body.stream else f"send 1 to {most}"
+        raise ApiError(f"prompt has {count} items; {limit}", param="prompt")
+    if "" in prompts:
         raise ApiError("prompt is empty; send at least one character", param="prompt")
-    return prompt
+    return prompts
 
 
 def _refuse(body: Common, served: Served, settings: EndpointSettings) -> None:
