@@ -26,10 +26,12 @@ class CheckpointFacts(SectionModel):
     A model whose layers are of several kinds has `full_layers` that keep all keys and values,
     `window_layers` that keep those of a window (in tokens), with other heads if stated, and
     `state_layers` that keep `state_size` elements of a sequence in all. `unplanned_caches` names
-    what keeps the size of the cache unknown. A draft
-    whose tokenizer differs from that of its target (`compared_tokenizer`) has the number of ids
-    with another token (`token_differences`). Heads may name their target (`verifier`) and have
-    the files of another library (`layout`).
+    what keeps the size of the cache unknown. `value_head_dim` is None where values are as wide as
+    keys, and `index_bytes` are those of a token in the index of sparse attention.
+
+    A draft whose tokenizer differs from that of its target (`compared_tokenizer`) has the number
+    of ids with another token (`token_differences`). Heads may name their target (`verifier`) and
+    have the files of another library (`layout`).
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -59,7 +61,8 @@ class CheckpointFacts(SectionModel):
     expert_size: Size | None = None
     expert_parameters: Size | None = None
     cache_width: Size | None = None
-    index_head_dim: Size | None = None
+    value_head_dim: Size | None = None
+    index_bytes: Size | None = None
     rotary_dim: Size | None = None
     full_layers: Size | None = None
     window_layers: Size | None = None

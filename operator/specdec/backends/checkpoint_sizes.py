@@ -71,7 +71,8 @@ def sizes_of(checkpoint: Checkpoint, prebuilt: Checkpoint | None) -> Sizes | Non
         experts_per_token=experts + (facts.shared_experts or 0),
         cache_width=facts.cache_width or None,
         routed=facts.expert_parameters or 0,
-        index_width=facts.index_head_dim or 0,
+        value_head_dim=facts.value_head_dim,
+        index=facts.index_bytes or 0,
         full_layers=facts.full_layers,
         window_layers=facts.window_layers or 0,
         window=facts.window or 0,
@@ -96,7 +97,7 @@ def _is_absurd(facts: CheckpointFacts) -> bool:
     sizes = (
         *(facts.vocab_size, facts.hidden_size, facts.layers, facts.heads, facts.kv_heads),
         *(facts.head_dim, facts.intermediate_size, facts.experts_per_token),
-        *(facts.shared_experts, facts.expert_size, facts.cache_width, facts.index_head_dim),
+        *(facts.shared_experts, facts.expert_size, facts.cache_width, facts.value_head_dim),
         *(facts.full_layers, facts.window_layers, facts.window_kv_heads, facts.window_head_dim),
     )
     return any((size or 0) > _MOST for size in sizes)

@@ -16,8 +16,6 @@ _LOGIT_COPIES = 3
 # Steps of generation logits that the runtime holds back before it copies them to the host.
 _GATHERED_STEPS = 8
 _FP32 = 4
-# Elements of a sparse attention's index, of one byte, that share a scale.
-_INDEX_BLOCK = 128
 # Buffers of NCCL and of the custom all-reduce of one rank among several.
 _COMMUNICATION = 512 << 20
 
@@ -34,7 +32,8 @@ class Sizes:
         cache_width: elements of a token in one layer's cache that every rank holds whole; None
             where the cache holds keys and values of heads.
         routed: parameters of all routed experts; 0 for a dense model.
-        index_width: elements of an index of sparse attention, of a token in one layer.
+        value_head_dim: width of the values of a head; None where they are as wide as keys.
+        index: bytes of a token in the index of sparse attention, in all layers.
         full_layers: layers that keep all keys and values; None for all layers.
         window_layers: layers that keep those of `window` tokens, with `window_kv_heads` heads of
             `window_head_dim` elements.
@@ -53,7 +52,8 @@ class Sizes:
     experts_per_token: int = 1
     cache_width: int | None = None
     routed: int = 0
-    index_width: int = 0
+    value_head_dim: int | None = None
+    index: int = 0
     full_layers: int | None = None
     window_layers: int = 0
     window: int = 0
@@ -236,9 +236,8 @@ def cache_rates(engine: EngineSizes) -> CacheRates:
         width = sizes.cache_width * engine.bytes_per_kv_element
     else:
         width = _heads(engine, sizes.kv_heads, sizes.head_dim)
-    index = sizes.index_width + _FP32 * math.ceil(sizes.index_width / _INDEX_BLOCK)
     return CacheRates(
-        full=layers * (width + index),
+        full=layers * width + math.ceil(sizes.index / engine.pipeline),
         window=windows * _heads(engine, sizes.window_kv_heads, sizes.window_head_dim),
         state=math.ceil(sizes.state * _FP32 / (engine.split * engine.pipeline)),
     )
@@ -246,7 +245,8 @@ def cache_rates(engine: EngineSizes) -> CacheRates:
 
 def _heads(engine: EngineSizes, kv_heads: int, head_dim: int) -> int:
     """Bytes of a token's keys and values in one layer; a rank holds at least one head."""
-    return 2 * math.ceil(kv_heads / engine.split) * head_dim * engine.bytes_per_kv_element
+    both = head_dim + (engine.sizes.value_head_dim or head_dim)
+    return math.ceil(kv_heads / engine.split) * both * engine.bytes_per_kv_element
 
 
 def _states(engine: EngineSizes, rates: CacheRates) -> int:

@@ -24,7 +24,7 @@ _MOST_LAYERS = 10_000
 Blocks = Sequence[tuple[int, int]]
 _PROJECTION = re.compile(r"(?:medusa_head\.)?0\.\d+\.weight")
 # Without a sign in the configuration, only tensors distinguish heads of EAGLE-1 and Medusa.
-_MEDUSA, _EAGLE, _DSPARK = "Medusa", "Eagle", "DSpark"
+_MEDUSA, _EAGLE, _DFLASH, _DSPARK = "Medusa", "Eagle", "DFlash", "DSpark"
 
 
 def heads(folder: Path) -> CheckpointFacts:
@@ -54,6 +54,7 @@ def stated(config: Config) -> CheckpointFacts:
 
 def _stated(config: Config, method: str | None) -> CheckpointFacts:
     row, layers = _row(method), _layer_ids(config)
+    trained, last = optional_number(config, "num_target_layers"), max(layers, default=0)
     verifier = short_text(_first(config, "verifier"))
     facts = configuration_facts.checkpoint(config)
     if "layers" in row:
@@ -62,13 +63,14 @@ def _stated(config: Config, method: str | None) -> CheckpointFacts:
         CheckpointFacts(
             method=method,
             # EAGLE-3 heads may be narrower than the target, and have a smaller vocabulary.
-            target_hidden_size=optional_number(config, "target_hidden_size"),
+            target_hidden_size=count(_first(config, "target_hidden_size")) or None,
             draft_vocab_size=optional_number(config, "draft_vocab_size"),
             block_size=count(_first(config, "block_size")) or None,
             mask_token=count(_first(config, "mask_token")),
-            target_layers=optional_number(config, "num_target_layers"),
+            # A number that the layers exceed counts these.
+            target_layers=None if trained is None or trained <= last else trained,
             captured_layers=len(layers) or None,
-            last_target_layer=max(layers, default=None),
+            last_target_layer=last if layers else None,
             verifier=verifier if verifier and verifier.isprintable() else None,
             layout="speculators" if "speculators_model_type" in config else None,
         )
@@ -84,14 +86,17 @@ def _row(method: str | None) -> Config:
 def _method(config: Config) -> str | None:
     """The method that a configuration shows; None for EAGLE-1 and Medusa without a sign of it."""
     architecture = checkpoint_config.architecture(config)
-    kind = config.get("speculators_model_type")
-    for row in keys()["heads"]:
-        named = row.get("architecture", "\n") in architecture
-        if named or row.get("key") in config or (kind and kind == row.get("speculators")):
-            return _DSPARK if row.get("reads") and _is_dspark(config) else row["method"]
+    rows, kind = keys()["heads"], config.get("speculators_model_type")
     # Another method names itself in the class of its drafts.
     own = architecture.removesuffix("DraftModel")
-    return own if own not in (architecture, "") else None
+    signs = (
+        *(row["method"] for row in rows if row.get("architecture", "\n") in architecture),
+        *([own] if own not in (architecture, "") else ()),
+        *(row["method"] for row in rows if kind and kind == row.get("speculators")),
+        *(row["method"] for row in rows if row.get("key") in config),
+    )
+    method: str | None = next(iter(signs), None)
+    return _DSPARK if method == _DFLASH and _is_dspark(config) else method
 
 
 def _first(config: Config, name: str) -> Any:

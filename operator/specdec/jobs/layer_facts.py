@@ -10,6 +10,8 @@ from specdec.jobs.model_keys import count, first, keys, value
 
 # More is no model.
 _MOST_LAYERS = 10_000
+# Elements of an index of one byte that share a scale.
+_SCALED, _SCALE_BYTES = 128, 4
 
 
 def facts(own: Config, layers: int, longest: int | None) -> CheckpointFacts:
@@ -22,28 +24,28 @@ def facts(own: Config, layers: int, longest: int | None) -> CheckpointFacts:
     """
     stated = [key for key in keys()["layers"]["unplanned"] if own.get(key)]
     window = _window(own, longest)
-    kinds = _kinds(own, layers, window)
-    unknown = sorted(set(kinds) - {"full", "window", "state", "none"})
+    counted = kinds(own, layers, window)
+    unknown = sorted(set(counted) - {"full", "window", "state", "none"})
     if stated or unknown:
         return CheckpointFacts(unplanned_caches=", ".join([*stated, *unknown])[:80])
-    if set(kinds) <= {"full"}:
+    if set(counted) <= {"full"}:
         return NO_FACTS
-    state = _state(own) if kinds["state"] else 0
-    if state is None or kinds["state"] * state >= INTEGER_LIMIT:
+    state = _state(own) if counted["state"] else 0
+    if state is None or counted["state"] * state >= INTEGER_LIMIT:
         return CheckpointFacts(unplanned_caches="linear attention or state space")
-    windowed = kinds["window"] > 0
+    windowed = counted["window"] > 0
     other_heads, other_width = first(own, "window_kv_heads"), first(own, "window_head_dim")
     if first(own, "full_head_dim"):
         # The usual keys are then those of the windows.
         other_heads, other_width = first(own, "kv_heads"), first(own, "head_dim")
     return CheckpointFacts(
-        full_layers=kinds["full"],
-        window_layers=kinds["window"] or None,
+        full_layers=counted["full"],
+        window_layers=counted["window"] or None,
         window=window if windowed else None,
         window_kv_heads=other_heads if windowed else None,
         window_head_dim=other_width if windowed else None,
-        state_layers=kinds["state"] or None,
-        state_size=kinds["state"] * state or None,
+        state_layers=counted["state"] or None,
+        state_size=counted["state"] * state or None,
     )
 
 
@@ -55,44 +57,84 @@ def _window(own: Config, longest: int | None) -> int | None:
     return None if longest is not None and window >= longest else window
 
 
-def _kinds(own: Config, layers: int, window: int | None) -> Counter[str]:
-    """The number of layers of each kind; the name of a kind that the table lacks is its own."""
+def kinds(own: Config, layers: int, window: int | None) -> Counter[str]:
+    """The number of layers of each kind; the name of a kind that the table lacks is its own.
+
+    Layers with attention and a state count as both.
+    """
     table, model_type = keys()["layers"], own.get("model_type")
     if model_type in table["both"]:
         return Counter({"full": layers, "state": layers})
     if model_type in table["two_attentions"]:
         return Counter({"full": 2 * layers, "none": layers})
-    listed = list(_listed(own)) or list(_by_interval(own, min(layers, _MOST_LAYERS)))
-    # The last layers read the keys and values of earlier ones.
+    by_name = {name: kind for kind, names in table["kinds"].items() for name in names}
+    listed = [by_name.get(item, item) for item in _listed(own)][: min(layers, _MOST_LAYERS)]
+    listed = listed or list(_by_interval(own, min(layers, _MOST_LAYERS)))
+    # The last layers read the keys and values of earlier ones, or of an encoder.
+    crossed = own.get("cross_attention_layers")
     shared = count(own.get("num_kv_shared_layers")) or 0
+    shared += len(crossed) if isinstance(crossed, list) else 0
     if not listed:
         whole = 0 if window else layers
         if window and own.get("use_sliding_window") is True:
             whole = min(count(own.get("max_window_layers")) or 0, layers)
-        counted = Counter({"full": whole, "window": layers - whole})
-    else:
-        counted = Counter(listed[: max(min(len(listed), _MOST_LAYERS) - shared, 0)])
-        counted["none"] += min(shared, len(listed))
+        listed = ["full"] * min(whole, _MOST_LAYERS) + ["window"] * min(
+            layers - whole, _MOST_LAYERS
+        )
+    counted = Counter(listed[: max(len(listed) - shared, 0)])
+    counted["none"] += min(shared, len(listed))
+    both = counted.pop("both", 0)
+    counted.update(full=both, state=both)
     if not window:
         counted["full"] += counted.pop("window", 0)
     return +counted
 
 
-def _listed(own: Config) -> Iterable[str]:
-    """The kind of each layer, from a list of them."""
+def number(own: Config) -> int | None:
+    """The number of layers, from the list of their kinds where it is not stated."""
+    return first(own, "layers") or min(len(_listed(own)), _MOST_LAYERS) or None
+
+
+def listed_networks(own: Config, layers: int) -> tuple[int, int] | None:
+    """Dense feed-forward networks, and networks of experts, that are layers of their own.
+
+    None where each layer has attention and a network.
+    """
+    table = keys()["layers"]["networks"]
+    counted = Counter(table.get(item) for item in _listed(own)[:layers])
+    networks = counted["dense"], counted["mixed"]
+    return networks if any(networks) else None
+
+
+def index_bytes(own: Config) -> int | None:
+    """Bytes of a token in the index of sparse attention, in all layers; None without an index."""
+    width, table = first(own, "index_head_dim"), keys()["index"]
+    if not width:
+        return None
+    layers = number(own) or 0
+    stated = {key: value(own, key) for key in table["lists"]}
+    lists = {key: entries for key, entries in stated.items() if isinstance(entries, list)}
+    counts = [entries[:layers].count(table["lists"][key]) for key, entries in lists.items()]
+    layers = min([layers, *(counted for counted in counts if counted)])
+    wide = any(key in own for key in table["wide"])
+    each = 2 * width if wide else width + _SCALE_BYTES * -(-width // _SCALED)
+    return layers * each if layers * each < INTEGER_LIMIT else None
+
+
+def _listed(own: Config) -> list[str]:
+    """The name of the kind of each layer, from a list of them; a number by its name."""
     table: Any = keys()["layers"]
-    by_name = {name: kind for kind, names in table["kinds"].items() for name in names}
     for key in table["lists"]:
         stated = own.get(key)
         if not isinstance(stated, list | str) or not stated:
             continue
         numbers = table["numbers"].get(key, {})
-        for item in stated:
-            if isinstance(item, str) and item != "|":
-                yield by_name.get(item, item)
-            elif isinstance(item, int):
-                yield numbers.get(int(item), str(item))
-        return
+        return [
+            item if isinstance(item, str) else str(numbers.get(int(item), item))
+            for item in stated
+            if isinstance(item, int | str) and item != "|"
+        ]
+    return []
 
 
 def _by_interval(own: Config, layers: int) -> Iterable[str]:
@@ -137,8 +179,10 @@ def _state_sizes(own: Config) -> tuple[int, int, int, int] | None:
         sizes = {
             name: key if isinstance(key, int) else count(value(own, key))
             for name, key in row.items()
-            if name != "source"
+            if name not in {"source", "given"}
         }
+        if not any(key in own for key in row.get("given", own)):
+            continue
         known = {name: size for name, size in sizes.items() if size}
         if known.keys() == sizes.keys() and hidden:
             inner = known.get("expand", 0) * hidden or known["heads"] * known["head_dim"]

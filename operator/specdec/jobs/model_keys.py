@@ -32,9 +32,17 @@ def language_model(config: Config) -> dict[str, Any]:
         inner = {key: value for key, value in own.pop(name).items() if value is not None}
         first = {key: own[key] for key in ("architectures",) if key in own}
         own = own | inner | first
-    kind = own.get("model_type")
-    added = keys()["defaults"].get(kind, {}) if isinstance(kind, str) else {}
-    return {**{key: value for key, value in added.items() if key != "source"}, **own}
+    added = of_model("defaults", own) or {}
+    own = {**{key: value for key, value in added.items() if key != "source"}, **own}
+    for key in of_model("unpublished", own) or ():
+        own.pop(key, None)
+    return own
+
+
+def of_model(table: str, config: Config) -> Any:
+    """What a table by `model_type` has about a configuration; None if it has nothing."""
+    kind = config.get("model_type")
+    return keys()[table].get(kind) if isinstance(kind, str) else None
 
 
 def value(config: Config, path: str) -> Any:

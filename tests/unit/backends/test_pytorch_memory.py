@@ -13,7 +13,7 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Checkpoint
 from specdec.backends.footprint import Footprint
 from specdec.backends.pytorch import memory
-from specdec.jobs import configuration_facts
+from specdec.jobs import configuration_facts, parameter_count
 from support.checkpoint_facts import stated
 from unit.backends.pytorch_cases import put, pytorch
 from unit.mixtures import QWEN3_MOE
@@ -33,7 +33,7 @@ def mixture(**more: Any) -> Checkpoint:
         "heads": 32,
         "kvHeads": 4,
         "headDim": 128,
-        "parameters": configuration_facts.parameters(QWEN3_MOE),
+        "parameters": parameter_count.parameters(QWEN3_MOE),
         **configuration_facts.checkpoint(QWEN3_MOE).shown(),
         **more,
     }

@@ -158,6 +158,25 @@ def test_a_dflash_draft_is_shorter_than_its_block() -> None:
     assert codes(vllm("DFlash"), {"target": FACTS, "heads": heads}) == []
 
 
+@pytest.mark.parametrize(
+    ("layout", "expected"), [(None, ["HeadsLayersMismatch"]), ("speculators", [])]
+)
+def test_drafts_of_speculators_count_the_states_before_the_first_layer(
+    layout: str | None, expected: list[str]
+) -> None:
+    heads = {
+        "method": "DFlash",
+        "hiddenSize": 256,
+        "vocabSize": 1024,
+        "blockSize": 8,
+        "maskToken": 9,
+        "capturedLayers": 2,
+        "lastTargetLayer": FACTS["layers"],
+        "layout": layout,
+    }
+    assert codes(vllm("DFlash"), {"target": FACTS, "heads": heads}) == expected
+
+
 @pytest.mark.parametrize("method", ["DraftTarget", "PARD"])
 def test_a_padded_vocabulary_does_not_fit(method: str) -> None:
     """vLLM compares the sizes, also where the tokenizers are equal; no check weakens that."""

@@ -33,6 +33,7 @@ def test_sizes_are_read_with_the_fetch_jobs_names(tmp_path: Path) -> None:
         "heads": 32,
         "kvHeads": 8,
         "headDim": 128,
+        "parameters": 8_029_995_008,
         "tieEmbeddings": False,
     }
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from specdec.jobs import configuration_facts
+from specdec.jobs import configuration_facts, parameter_count
 from specdec.jobs.inspection import inspect
 from unit.jobs.checkpoints import config, write
+from unit.jobs.test_public_checkpoints import TARGETS
 from unit.mixtures import DEEPSEEK_R1, MIXTRAL, QWEN3_MOE
 
 
@@ -60,15 +61,59 @@ def test_experts_and_attention_are_read(
 def test_parameters_of_a_mixture_follow_from_its_configuration(
     configuration: dict[str, Any], billions: float
 ) -> None:
-    counted = configuration_facts.parameters(configuration)
+    counted = parameter_count.parameters(configuration)
     assert counted is not None
     assert counted / 1e9 == pytest.approx(billions, rel=0.005)
 
 
-def test_parameters_of_a_dense_model_are_not_counted_here() -> None:
-    assert configuration_facts.parameters(config()) is None
+def test_parameters_of_a_dense_model_follow_from_its_configuration() -> None:
+    dense = TARGETS["meta-llama/Llama-3.3-70B-Instruct"]["config"]
+    assert parameter_count.parameters(dense) == pytest.approx(70.55e9, rel=0.001)
 
 
 def test_fetch_job_reports_the_experts_of_a_token(tmp_path: Path) -> None:
     mixture = config(architectures=["MixtralForCausalLM"], num_experts_per_tok=2)
     assert inspect(write(tmp_path / "m", **{"config.json": mixture})).experts_per_token == 2
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "gptq"),
+        ({"quant_method": "awq", "bits": 8}, "awq-8bit"),
+        ({"quant_method": "auto-round", "bits": 4, "packing_format": "auto_gptq"}, "auto-round"),
+        ({"quant_method": "hqq", "quant_config": {"nbits": 8}}, "hqq-8bit"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes-8bit"),
+        ({"quant_method": "mxfp8", "weight_block_size": [1, 32]}, "mxfp8"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "FP8"),
+        ({"bits": 4, "group_size": 64}, "mlx"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "MIXED_PRECISION"),
+        (
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": {
+                    "layers.0.q_proj": {"quant_algo": "FP8"},
+                    "layers.0.k_proj": {"quant_algo": "FP8"},
+                    "layers.0.mlp.experts": {"quant_algo": "NVFP4"},
+                    "layers.1": None,
+                },
+            },
+            "NVFP4",
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 8, "type": "float"}},
+                    "group_1": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+                    "group_2": {"weights": {"num_bits": "4"}},
+                },
+            },
+            "nvfp4",
+        ),
+    ],
+)
+def test_quantization_is_read_in_every_spelling(stated: dict[str, Any], expected: str) -> None:
+    name = configuration_facts.checkpoint(config(quantization_config=stated)).quantization
+    assert name == expected

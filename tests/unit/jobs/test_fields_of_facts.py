@@ -39,7 +39,7 @@ CHECKPOINT: dict[str, Any] = {
 }
 OTHER_TOKENS = {"tokenizer.json": tokenizer({"b": 1, "a": 2})}
 BLOCK_DRAFT = {
-    **config(architectures=["DFlashDraftModel"]),
+    **config(architectures=["DFlashDraftModel"], v_head_dim=2),
     "block_size": 16,
     "num_target_layers": 36,
     "dflash_config": {"mask_token_id": 3, "target_layer_ids": [1, 33]},

@@ -10,15 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec.api.checkpoint_facts import CheckpointFacts
-from specdec.jobs import configuration_facts, inspection
+from specdec.jobs import inspection, parameter_count
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 from specdec.tools.dry_run import configuration
 from unit.jobs.checkpoints import tensors, tokenizer
 
 CORPUS = Path(__file__).parents[1] / "checkpoints"
-TARGETS: dict[str, Any] = yaml.safe_load((CORPUS / "targets.yaml").read_text("utf-8"))
-HEADS: dict[str, Any] = yaml.safe_load((CORPUS / "heads.yaml").read_text("utf-8"))
+
+
+def cases(*names: str) -> dict[str, Any]:
+    """Return the cases of several files by name."""
+    files = [yaml.safe_load((CORPUS / name).read_text("utf-8")) for name in names]
+    return {name: case for file in files for name, case in file.items()}
+
+
+TARGETS = cases("targets.yaml", "targets_2026.yaml")
+HEADS = cases("heads.yaml", "heads_2026.yaml")
 
 
 def written(folder: Path, case: dict[str, Any], *, weights: bool = False) -> Path:
@@ -75,7 +83,7 @@ def test_nonsense_is_refused_in_one_sentence_or_ignored(name: str, data: st.Data
             assert "not a positive number" in str(error)  # noqa: PT017
             assert "\n" not in str(error)  # noqa: PT017
         else:
-            configuration_facts.parameters(config)
+            parameter_count.parameters(config)
             assert CheckpointFacts.model_validate(json.loads(json.dumps(facts.shown()))) == facts
 
 

@@ -144,12 +144,13 @@ def _sizes(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]
 def _layers(target: CheckpointFacts, heads: CheckpointFacts) -> Iterator[Finding]:
     """Heads that read layers of the target.
 
-    Drafts of blocks count layers from 0, and EAGLE-3 heads may count the states before the first.
+    Drafts of blocks count layers from 0. EAGLE-3 heads, and drafts in the layout of speculators,
+    may count the states before the first.
     """
     layers, trained, last = target.layers, heads.target_layers, heads.last_target_layer
     if layers is None:
         return
-    past = layers if heads.block_size else layers + 1
+    past = layers if heads.block_size and heads.layout is None else layers + 1
     if trained is not None and trained != layers:
         yield finding(
             CompatibilityReason.HEADS_LAYERS_MISMATCH,

@@ -10,7 +10,7 @@ from typing import Any
 from specdec.api.checkpoint_facts import CheckpointFacts
 from specdec.backends.checkpoint_sizes import AUTO_BYTES, FILE_BYTES, sizes_of
 from specdec.backends.facts import Checkpoint
-from specdec.jobs import configuration_facts, inspection
+from specdec.jobs import inspection, parameter_count
 from specdec.jobs.artifact_kind import ArtifactKind
 from specdec.jobs.result import JobError
 from specdec.tools.dry_run.resource import InputError
@@ -19,8 +19,9 @@ _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".nemo"})
 # Bytes of a parameter in the files of a quantized checkpoint, with its scales, by the start of the
 # name that the quantization tool wrote. A name that is not here counts with 16 bits.
 _QUANTIZED = {
-    "int4-g32": 0.5625,
-    **dict.fromkeys(("fp8", "fbgemm_fp8", "int8", "gptq-8bit", "bitsandbytes-8bit", "w8a8"), 1.0),
+    **dict.fromkeys(("int4-g32", "w4a16_nvfp4", "mlx"), 0.5625),
+    "mxfp8": 1.03125,
+    **dict.fromkeys(("fp8", "fbgemm_fp8", "int8", "w8a8"), 1.0),
     **dict.fromkeys(("nvfp4", "modelopt_fp4"), 0.5625),
     **dict.fromkeys(("w4a8", "w4a16", "int4", "awq", "gptq", "auto-round"), 0.53),
     **dict.fromkeys(("bitsandbytes", "fp4"), 0.53125),
@@ -69,7 +70,7 @@ def facts(path: Path, kind: ArtifactKind = ArtifactKind.CHECKPOINT) -> Checkpoin
     if stated.parameters is not None or kind is ArtifactKind.ENGINE:
         return stated
     # A mixture's number of parameters, and that of a quantized model, do not follow from bytes.
-    counted = configuration_facts.parameters(config)
+    counted = parameter_count.parameters(config)
     if counted is None and stated.quantization is not None:
         sizes = sizes_of(Checkpoint("", "", "", 0, stated), None)
         counted = sizes.parameters if sizes else None
@@ -87,6 +88,7 @@ def stored_bytes(role: str, facts: CheckpointFacts) -> int:
     own = FILE_BYTES.get(facts.dtype or "", AUTO_BYTES)
     name = (facts.quantization or "").lower()
     each = next((size for start, size in _QUANTIZED.items() if name.startswith(start)), own)
+    each = 1.0 if name.endswith("-8bit") else each
     # MXFP4 is a format of experts alone.
     only_experts = facts.quantizes_experts_only or name == "mxfp4"
     small = sizes.routed if only_experts and sizes.routed else sizes.body
