@@ -158,6 +158,18 @@ COMMANDS = {
         "--json; "
         "specdec plan -f changed.yaml --diff model.yaml",
     ),
+    "catalog": Command(
+        "specdec.tools.cli.catalog:catalog",
+        "List published drafts and heads by target.",
+        "Examples: specdec catalog; specdec catalog meta-llama/Llama-3.3-70B-Instruct; "
+        "specdec catalog qwen3 --json",
+    ),
+    "init": Command(
+        "specdec.tools.cli.init:init",
+        "Write a first manifest for a target, with its best published draft or heads.",
+        "Examples: specdec init meta-llama/Llama-3.3-70B-Instruct > model.yaml; "
+        "specdec init Qwen/Qwen3-8B --backend PyTorch --product NVIDIA-L40S",
+    ),
     "migrate": Command(
         "specdec.tools.cli.migrate:migrate",
         "Print the resources of another backend that serve the same models.",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec.api import names
+from specdec.api import catalog, names
 from specdec.api.checkpoint_facts import NO_FACTS, CheckpointFacts
 from specdec.api.conditions import MEASURED, Type
 from specdec.api.model import SpeculativeModel
@@ -52,6 +52,7 @@ class ResourcePlan:
         volume: the name of the claim for all files.
         volume_too_small: why the claim cannot hold the checkpoints; empty if it can, or if their
             sizes are not known.
+        pairs: what else was published for the target; a hint, which refuses nothing.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ResourcePlan:
     checkpoints: Mapping[str, str]
     volume: str
     volume_too_small: str = ""
+    pairs: tuple[catalog.Pair, ...] = ()
 
     def of(self, component: str, kind: str) -> list[Json]:
         """The objects of one component and kind."""
@@ -153,6 +155,23 @@ def make(
         checkpoints={role: _digest_origin(given.get(role)) for role in sources},
         volume=claim,
         volume_too_small=volume_size.problem(model, fetched),
+        pairs=_other_pairs(model),
+    )
+
+
+def _other_pairs(model: SpeculativeModel) -> tuple[catalog.Pair, ...]:
+    """The rows of the catalogue about the target, without the pair that the resource uses."""
+    repositories = {
+        source.hugging_face.repo.lower()
+        for source in model.sources.values()
+        if source.hugging_face is not None
+    }
+    target = model.sources["target"].hugging_face
+    method = model.spec.speculation.method
+    return tuple(
+        pair
+        for pair in (catalog.of(target.repo) if target is not None else ())
+        if pair.method != method or (pair.repository or pair.target).lower() not in repositories
     )
 
 

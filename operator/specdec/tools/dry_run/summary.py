@@ -57,6 +57,7 @@ def summary(plan: ResourcePlan, steps: Mapping[str, list[Json]] | None = None) -
         ],
         "url": plan.status.get("url", ""),
         "endpoints": plan.status.get("endpoints", []),
+        "pairs": [pair.shown() for pair in plan.pairs],
     }
 
 

@@ -54,6 +54,8 @@ def _parts(plan: Json) -> Iterator[RenderableType]:
         yield _server(server)
     if plan["service"]:
         yield _services(plan)
+    if plan["pairs"]:
+        yield _pairs(plan["pairs"])
 
 
 def verdict(plan: Json) -> str:
@@ -177,6 +179,15 @@ def _services(plan: Json) -> Table:
         row(table, "Service", f"{service['name']}: {ports}")
     for server in plan["endpoints"]:
         row(table, f"address of the {server['role']}", server["url"])
+    return table
+
+
+def _pairs(pairs: list[Json]) -> Table:
+    """What others published for the target; nothing here depends on it."""
+    table = _table("Also published for the target", "Draft or heads", "Backends", "Result")
+    for pair in pairs:
+        draft, result = pair.get("repository", "in the target"), pair.get("result", "")
+        row(table, pair["method"], draft, ", ".join(pair["backends"]), result)
     return table
 
 
