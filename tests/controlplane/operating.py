@@ -142,7 +142,7 @@ class Operator:
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that have these labels."""
         pairs = [f'{key}="{value}"' for key, value in labels.items()]
-        return total(self._page(), name, pairs)
+        return total(self.page(), name, pairs)
 
     def reconciles(self) -> float:
         return self.metric("specdec_reconciles_total")
@@ -152,11 +152,12 @@ class Operator:
 
     def done(self) -> tuple[float, float]:
         """Return the numbers of reconciles and writes so far, from the same page of metrics."""
-        page = self._page()
+        page = self.page()
         verbs = (total(page, "specdec_api_requests_total", [f'verb="{v}"']) for v in WRITES)
         return total(page, "specdec_reconciles_total"), sum(verbs)
 
-    def _page(self) -> list[str]:
+    def page(self) -> list[str]:
+        """Return the lines of the operator's metrics."""
         with urllib.request.urlopen(self.metrics_url) as answer:
             lines: list[str] = answer.read().decode().splitlines()
         return lines

@@ -62,7 +62,7 @@ read: Jobs take tokens by reference, so that the kubelet reads them and the oper
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list]
+  verbs: [list, watch]
 # How far a build or a download is.
 - apiGroups: [""]
   resources: [pods/log]

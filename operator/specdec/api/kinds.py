@@ -37,8 +37,8 @@ OPTIONAL_KINDS = {
     "NetworkPolicy": OptionalKind("networking.k8s.io/v1", "networkpolicies"),
 }
 
-# The children whose events cause a reconcile. A cluster may lack some of these kinds: kopf waits
-# until their definitions exist.
+# The children of which the operator keeps copies, and whose changes cause a reconcile. A cluster
+# may lack some of these kinds.
 WATCHED = (
     ("v1", "ConfigMap"),
     ("v1", "PersistentVolumeClaim"),
@@ -47,6 +47,7 @@ WATCHED = (
     ("discovery.k8s.io/v1", "EndpointSlice"),
     ("apps/v1", "Deployment"),
     ("batch/v1", "Job"),
+    ("v1", "Pod"),
     (names.GROUP_API, names.GROUP_KIND),
     *((optional.version, kind) for kind, optional in OPTIONAL_KINDS.items()),
 )

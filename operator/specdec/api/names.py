@@ -39,6 +39,8 @@ SERVERS = {"target": "server", "draft": "draft-server"}
 # The component label of a group's other pods: the leader starts MPI ranks in them.
 WORKER = "worker"
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
 # Inside every pod that mounts the volume.
 VOLUME = "/models"
 CHECKPOINTS = f"{VOLUME}/checkpoints"
@@ -53,7 +55,7 @@ def manifest(repository: str) -> str:
 
 def canonical(value: Any) -> str:
     """JSON text that is the same for equal values: sorted keys, no blanks, only ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _CANONICAL.encode(value)
 
 
 def digest(value: Any) -> str:

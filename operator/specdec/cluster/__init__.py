@@ -1,12 +1,13 @@
 """Access to the Kubernetes API server through a few verbs: get, list, apply, delete and others.
 
 The controller and the commands about a running cluster call it; no other package uses the
-Kubernetes client. Objects are plain dictionaries in both directions. Every read is a live request,
-because decisions must not rest on a stale cache.
+Kubernetes client. Objects are plain dictionaries in both directions. Every read is a live request;
+the controller's `Views` read from copies that watches keep up to date.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -54,6 +55,9 @@ TIMEOUT = 60.0
 LOG_TIMEOUT = 5.0
 LOG_BYTES = 256 * 1024
 PAGE = 500
+# Seconds: how long a watch lasts, and after how long without a byte it counts as lost.
+WATCH_SECONDS = 300
+WATCH_SILENCE = 75.0
 
 
 def path(api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str:
@@ -74,6 +78,11 @@ class Cluster:
     def __init__(self, client: ApiClient, fence: Callable[[], None] = lambda: None) -> None:
         self._client, self._fence = client, fence
         self._dynamic = DynamicClient(client)  # type: ignore[no-untyped-call]
+
+    @property
+    def live(self) -> "Cluster":
+        """The same API server, where every read is a request."""
+        return self
 
     def fenced(self, fence: Callable[[], None]) -> "Cluster":
         """The same API server with another fence."""
@@ -107,19 +116,43 @@ class Cluster:
 
         Items carry apiVersion and kind, which the server leaves out of lists.
         """
-        items = await self._pages("application/json", api_version, kind, namespace, selector)
+        items, _ = await self.list_at(api_version, kind, namespace, selector)
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
+
+    async def list_at(
+        self, api_version: str, kind: str, namespace: str | None, selector: str
+    ) -> tuple[Jsons, str]:
+        """The objects that `list` returns, and the version from which `stream` goes on."""
+        accept = "application/json"
+        return await self._pages(accept, api_version, kind, namespace, selector)
+
+    async def stream(
+        self, api_version: str, kind: str, namespace: str | None, selector: str, version: str
+    ) -> AsyncGenerator[Json]:
+        """The events after a version, until the API server ends the watch.
+
+        An event has `type` (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and `object`. The API
+        server sends a bookmark a minute, so a silent connection counts as lost.
+        """
+        query = [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", version)]
+        query += [("timeoutSeconds", str(WATCH_SECONDS)), ("labelSelector", selector)]
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=WATCH_SILENCE)
+        options = {"query_params": query, "_request_timeout": limits}
+        url = path(api_version, kind, namespace)
+        async with self._open("watch", url, kind, None, **options) as response:
+            async for line in response.content:
+                yield json.loads(line)
 
     async def list_metadata(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> Jsons:
         """The metadata of the objects that `list` returns; the API server sends nothing else."""
-        items = await self._pages(METADATA_LIST, api_version, kind, namespace, selector)
+        items, _ = await self._pages(METADATA_LIST, api_version, kind, namespace, selector)
         return [item["metadata"] for item in items]
 
     async def _pages(
         self, accept: str, api_version: str, kind: str, namespace: str | None, selector: str
-    ) -> Jsons:
+    ) -> tuple[Jsons, str]:
         items: Jsons = []
         token: str | None = None
         options: Json = {"label_selector": selector or None, "limit": PAGE}
@@ -130,7 +163,7 @@ class Cluster:
             items += page["items"] or ()  # null for an empty list of metadata
             token = page["metadata"].get("continue")
             if not token:
-                return items
+                return items, page["metadata"].get("resourceVersion", "")
 
     async def notes(
         self, namespace: str, uid: str, reason: str, since: str = ""
@@ -182,14 +215,13 @@ class Cluster:
         options = {"content_type": JSON_PATCH, "field_manager": manager}
         return await self._send("patch", **identity(target), body=[guard, *operations], **options)
 
-    async def create(self, body: Mapping[str, Any]) -> bool:
-        """Create an object; False if one of its name exists."""
+    async def create(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json | None:
+        """Create an object; returns it as stored, or None if one of its name exists."""
         collection = (body["apiVersion"], body["kind"], body["metadata"]["namespace"])
         try:
-            await self._send("create", *collection, body=body)
+            return await self._send("create", *collection, body=body, field_manager=manager)
         except Conflict:
-            return False
-        return True
+            return None
 
     async def update(self, body: Mapping[str, Any]) -> Json:
         """Replace an object as it was read; raises Conflict if it has changed since."""
@@ -277,6 +309,7 @@ METHODS = {
     "discover": "get",
     "get": "get",
     "list": "get",
+    "watch": "get",
     "log": "get",
     "proxy": "get",
     "apply": "patch",

@@ -58,6 +58,7 @@ async def connect() -> AsyncIterator[Cluster]:
     except config.ConfigException:
         await _load_kubeconfig(settings)
     settings.retries = None  # the queue backs off; retries here would only hide failures
+    settings.connection_pool_maxsize = 0  # unlimited: each watch holds a connection
     async with ApiClient(settings) as client:
         yield Cluster(client)
 

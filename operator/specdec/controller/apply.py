@@ -124,32 +124,47 @@ async def apply_child(
         await _require_resource(cluster, model)
         await _create_key(cluster, model, intent)
         return False
+    desired, manager = with_hash(intent), field_manager(model, intent)
     live = live_object(observed, kind, meta["name"])
     if live is None:
-        # Most kinds are observed by their labels. An object of this name may exist without our
-        # labels, or another resource may have created the shared object since.
-        live = await cluster.get(intent["apiVersion"], kind, meta["namespace"], meta["name"])
-    desired, manager = with_hash(intent), field_manager(model, intent)
-    if live is not None:
-        require_ownership(model, live, intent)
-        if kind == "Job":
-            # A Job's spec is immutable, so only labels and owners are applied. They need another
-            # field manager: under the usual one, an apply without the spec would remove the spec.
-            desired, manager = labels_and_owners(intent), f"{manager}-membership"
-        if covers(live, desired):
+        live = await _create(cluster, model, desired, manager)
+        if live is None:
             return False
-    elif "spec" not in intent and kind == "Job":
-        # Without a spec, the intent only adds this resource to the owners of a shared Job.
-        raise Conflict(f"shared Job {meta['name']} was deleted since it was read")
-    if live is None:
-        await _require_resource(cluster, model)
+    require_ownership(model, live, intent)
+    if kind == "Job":
+        # A Job's spec is immutable, so only labels and owners are applied. They need another
+        # field manager: under the usual one, an apply without the spec would remove the spec.
+        desired, manager = labels_and_owners(intent), f"{manager}-membership"
+    if covers(live, desired):
+        return False
     applied = await apply_or_replace_spec(cluster, live, desired, manager)
-    verb = "created" if live is None else "changed"
-    log_change(model, "%s %s %s", verb, kind, meta["name"])
-    return live is not None and any(
+    log_change(model, "changed %s %s", kind, meta["name"])
+    return any(
         live.get("spec", {}).get(field) != applied.get("spec", {}).get(field)
         for field in _POD_TEMPLATE_FIELDS
     )
+
+
+async def _create(
+    cluster: Cluster, model: SpeculativeModel, desired: Object, manager: str
+) -> Object | None:
+    """Create a child; returns the object that already has its name, if any.
+
+    Most kinds are observed by their labels. An object of this name may exist without our labels,
+    or another resource may have created the shared object since.
+    """
+    kind, meta = desired["kind"], desired["metadata"]
+    # Without a spec, the intent only adds this resource to the owners of a shared Job.
+    joins = kind == "Job" and "spec" not in desired
+    if not joins:
+        await _require_resource(cluster, model)
+        if await cluster.create(desired, manager):
+            log_change(model, "created %s %s", kind, meta["name"])
+            return None
+    live = await cluster.get(desired["apiVersion"], kind, meta["namespace"], meta["name"])
+    if live is None:
+        raise Conflict(f"{kind} {meta['name']} was deleted since it was read")
+    return live
 
 
 async def _require_resource(cluster: Cluster, model: SpeculativeModel) -> None:

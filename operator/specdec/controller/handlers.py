@@ -1,4 +1,4 @@
-"""The watches: kopf logs in and watches, and its handlers pass events on to `Runtime`.
+"""The watch of resources: kopf logs in and watches, and its handler passes events to `Runtime`.
 
 `watch` runs kopf in a thread with an event loop of its own. kopf ends at faults that it cannot
 handle, such as a token that is refused for some seconds, and then cancels all tasks of its loop.
@@ -17,13 +17,10 @@ from typing import Any
 
 import kopf
 
-from specdec.api import names
-from specdec.api.kinds import PLURALS, WATCHED, triple
 from specdec.api.model import GROUP, PLURAL, VERSION
 from specdec.cluster.login import pod_server
 from specdec.controller.runtime import Runtime
 
-CHILDREN = tuple(triple(version, PLURALS[version, kind]) for version, kind in WATCHED)
 LOG_FORMATS = tuple(str(item.name).lower() for item in kopf.LogFormat)
 # How long kopf's tasks may take to end, after a fault and at the end of the process. They write
 # nothing, so those that take longer are given up.
@@ -58,10 +55,6 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.queueing.worker_limit = 100
     # kopf would kill the process some seconds after its own end.
     settings.process.ultimate_exiting_timeout = None
-    for child in CHILDREN:
-        # The API server filters by this label. Otherwise kopf would hold all such objects of the
-        # cluster.
-        settings.watching.label_selectors[child] = f"{names.MANAGED_BY}={names.MANAGER}"
 
 
 async def watch(runtime: Runtime, namespaces: Sequence[str]) -> None:
@@ -170,20 +163,7 @@ async def login(**kwargs: Any) -> Any:
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
-async def resource_changed(
-    body: kopf.Body,
-    type: str | None,
-    memo: kopf.Memo,
-    **_: Any,
-) -> None:
+async def resource_changed(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """A SpeculativeModel was listed, created, changed or deleted."""
-    _hand_over(memo.main, memo.runtime.resource_changed, body, type == "DELETED")
-
-
-async def child_changed(body: kopf.Body, type: str | None, memo: kopf.Memo, **_: Any) -> None:
-    """A child was listed, created, changed or deleted."""
-    _hand_over(memo.main, memo.runtime.child_changed, body, type == "DELETED")
-
-
-for _group, _version, _plural in CHILDREN:
-    kopf.on.event(_group, _version, _plural)(child_changed)
+    deleted = event["type"] == "DELETED"
+    _hand_over(memo.main, memo.runtime.resource_changed, event["object"], deleted)

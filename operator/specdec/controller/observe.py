@@ -1,14 +1,15 @@
 """Read everything that a decision needs: the children of a resource and what surrounds them.
 
-`Reconciler` calls `observe` before each decision. All reads are live and run in a few parallel
-rounds. A log that cannot be read is empty, and a kind that the cluster lacks has no objects. Every
-other failed read raises an error.
+`Reconciler` calls `observe` before each decision. With `Views`, only logs, events, the user's own
+claim, and kinds whose watch is interrupted are read from the API server, in parallel rounds. A log
+that cannot be read is empty, and a kind that the cluster lacks has no objects. Every other failed
+read raises an error.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from specdec.api import names
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 PROGRESS_COMPONENTS = frozenset({"engine", "fetch"})
 # Enough for the log of a server from its first error to its exit.
 CRASH_LINES = 400
+# Most Jobs and servers start without a problem, and the first lines of a log report no progress.
+NEW = timedelta(seconds=5)
 ENDPOINT_SLICE = ("discovery.k8s.io/v1", "EndpointSlice")
 SERVICE_LABEL = "kubernetes.io/service-name"
 Json = dict[str, Any]
@@ -67,10 +70,12 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         asyncio.gather(*(_list_optional(cluster, model, k) for k in sorted(kinds))),
     )
     pods = _distinct(own_pods + shared_pods)
-    logs, crashes = await _read_logs(cluster, pods)
-    refusals = await event_notes.refusals(cluster, namespace, [*own_jobs, *shared_jobs], pods)
+    now = datetime.now(UTC)
+    jobs = [job for job in (*own_jobs, *shared_jobs) if not is_new(job, now)]
+    logs, crashes = await _read_logs(cluster, pods, now)
+    refusals = await event_notes.refusals(cluster, namespace, jobs, pods)
     return Observed(
-        now=datetime.now(UTC),
+        now=now,
         claim=claim,
         jobs=_by_name([*own_jobs, *shared_jobs]),
         pods=tuple(pods),
@@ -98,8 +103,10 @@ async def _get_claim_and_servers(
 ) -> tuple[Object | None, dict[str, Object]]:
     """The claim, and the resource's servers by role; one may be left from an earlier spec."""
     namespace = model.metadata.namespace
+    # Views have only objects with the operator's label.
+    claims = cluster if model.spec.storage.existing_claim is None else cluster.live
     claim, *deployments = await asyncio.gather(
-        cluster.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
+        claims.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
         *(
             cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
             for role in names.SERVERS
@@ -219,13 +226,21 @@ async def _list_pods_of(cluster: Cluster, namespace: str, jobs: list[Json]) -> l
     return await cluster.list("v1", "Pod", namespace, f"{POD_JOB} in ({job_names})")
 
 
-async def _read_logs(cluster: Cluster, pods: list[Json]) -> tuple[dict[str, str], dict[str, str]]:
+def is_new(live: Object, now: datetime) -> bool:
+    """Whether an object was created so recently that its log and events need no reading yet."""
+    created = live["metadata"].get("creationTimestamp")
+    return created is not None and now - datetime.fromisoformat(created) < NEW
+
+
+async def _read_logs(
+    cluster: Cluster, pods: list[Json], now: datetime
+) -> tuple[dict[str, str], dict[str, str]]:
     """The last lines of running pods, and those of servers that ended, each by their key."""
     logs = await asyncio.gather(
         *(
             _read_log(cluster, pod, key, container, PROGRESS_LINES)
             for pod in pods
-            for key, container in _containers_to_read(pod)
+            for key, container in _containers_to_read(pod, now)
         )
     )
     crashes = await asyncio.gather(
@@ -240,7 +255,7 @@ async def _read_logs(cluster: Cluster, pods: list[Json]) -> tuple[dict[str, str]
     return dict(logs), dict(crashes)
 
 
-def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
+def _containers_to_read(pod: Object, now: datetime) -> Iterator[tuple[str, str]]:
     """Yield the key in `Observed.logs` and the container of each log to read.
 
     An empty name selects the only container of a pod.
@@ -250,7 +265,7 @@ def _containers_to_read(pod: Object) -> Iterator[tuple[str, str]]:
     """
     component = pod["metadata"].get("labels", {}).get(names.COMPONENT)
     name, certificate_container = pod["metadata"]["name"], _certificate_container(pod)
-    if pod.get("status", {}).get("phase") != "Running":
+    if pod.get("status", {}).get("phase") != "Running" or is_new(pod, now):
         return
     if component in PROGRESS_COMPONENTS or certificate_container:
         yield name, certificate_container

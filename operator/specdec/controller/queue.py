@@ -91,6 +91,7 @@ class WorkQueue:
         self._order = itertools.count()
         self._active: dict[Key, tuple[float, asyncio.Task[None]]] = {}
         self._failures: dict[Key, int] = {}
+        self._started: dict[Key, float] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self._last_iteration: float | None = None
@@ -109,21 +110,30 @@ class WorkQueue:
         """Reconcile a key as soon as a worker is free."""
         self.add_after(key, 0.0)
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: Key, seconds: float, apart: float = 0.0) -> None:
         """Reconcile a key in `seconds`; of several requests for a key the earliest counts.
+
+        The reconcile starts at least `apart` seconds after the start of the last one.
 
         An event may shorten the wait of a failing key, but not below the first back-off. Otherwise
         a reconcile that fails after a write would trigger itself.
         """
         if key in self._failures:
             seconds = max(seconds, self._backoff.first)
-        due = asyncio.get_running_loop().time() + seconds
+        due = max(
+            asyncio.get_running_loop().time() + seconds,
+            self._started.get(key, -apart) + apart,
+        )
         if self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
         if key not in self._active:
             heapq.heappush(self._heap, (due, next(self._order), key))
         self._wake.set()
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered about a deleted resource."""
+        self._started.pop(key, None)
 
     def health(self) -> Health:
         """The state of the queue for the probe."""
@@ -174,6 +184,7 @@ class WorkQueue:
             if not stale:
                 del self._due[key]
                 task = loop.create_task(self._run_one(key), name="reconcile {}/{}".format(*key))
+                self._started[key] = loop.time()
                 self._active[key] = (loop.time(), task)
 
     async def _run_one(self, key: Key) -> None:

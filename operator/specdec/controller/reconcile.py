@@ -2,9 +2,10 @@
 
 The work queue calls `Reconciler.reconcile` with the key of a resource. It never raises an
 exception: every error is counted and logged, and the result determines the next try. A reconcile
-starts from live reads and keeps no intermediate state, so it can be repeated at any time.
+keeps no intermediate state, so it can be repeated at any time.
 """
 
+import asyncio
 import logging
 import time
 import traceback
@@ -19,6 +20,7 @@ from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.backends.facts import Images
 from specdec.cluster import Cluster, ClusterError, Conflict, Rejected, Transient, metrics
 from specdec.controller.apply import apply_decision, delete_child
+from specdec.controller.children import live_object
 from specdec.controller.decision_adjustments import (
     internal_error,
     invalid_spec,
@@ -29,21 +31,22 @@ from specdec.controller.decision_adjustments import (
 from specdec.controller.observe import observe
 from specdec.controller.queue import Key, Result
 from specdec.controller.refusals import DefinitionNotReadyError, RefusedError
-from specdec.controller.status_writer import Body, write_status
+from specdec.controller.status_writer import Body, is_progress, write_status
 from specdec.pipeline import decide as pipeline
 from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed
+from specdec.pipeline.stage import SOON
 
 logger = logging.getLogger(__name__)
 
-Version = tuple[str, int]
-"""Resource version and generation."""
 Decide = Callable[[SpeculativeModel, Observed, Images], Decision]
 # A refusal lasts until somebody changes a quota, a role or the cluster, which causes no event.
 REFUSED_REQUEUE_AFTER = 60.0
 # Fixed, because with exponential back-off the key would still wait when the definition is known.
 NOT_READY_REQUEUE_AFTER = 3.0
+# Pods start and log many times a minute. Their progress does not need a write each time.
+PROGRESS_SECONDS = 5.0
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -51,25 +54,18 @@ _PACKAGE = Path(__file__).parents[1]
 class Reconciler:
     """Brings one resource at a time closer to its spec.
 
-    Per resource it remembers only the version of its last status write, the generation that the
-    last event showed, and the location of the last internal error.
+    Per resource it remembers only the generation that the last event showed, the time of its last
+    status write, and the location of the last internal error.
     """
 
     cluster: Cluster
     images: Images
     decide: Decide = pipeline.decide
+    # Called when a resource has to be read live the next time.
+    doubt: Callable[[Key], None] = lambda _: None
     _logged_errors: dict[Key, str] = field(default_factory=dict)
-    _written: dict[Key, Version] = field(default_factory=dict)
+    _written: dict[Key, float] = field(default_factory=dict)
     _seen: dict[Key, tuple[str, int]] = field(default_factory=dict)
-
-    def is_own_write(self, key: Key, version: Version) -> bool:
-        """Whether a watch event only shows our own status write.
-
-        The resource version alone does not show that. If the spec changes between our read and our
-        write, a restarted watch delivers both in one event. It has the version of our write, but a
-        newer generation than the one we reconciled.
-        """
-        return self._written.get(key) == version
 
     def note(self, key: Key, uid: str, generation: int) -> None:
         """Remember the generation that an event of a resource has shown."""
@@ -77,8 +73,8 @@ class Reconciler:
 
     def forget(self, key: Key) -> None:
         """Drop the state of a deleted resource."""
-        self._written.pop(key, None)
         self._seen.pop(key, None)
+        self._written.pop(key, None)
         self._logged_errors.pop(key, None)
         metrics.MODELS.forget(key)
 
@@ -96,6 +92,7 @@ class Reconciler:
             requeue_after = await self._reconcile(key)
         except Conflict as error:
             logger.info("%s/%s: %s; requeueing", *key, error)
+            self.doubt(key)
             return self._count_failure("conflict"), "conflict"
         except DefinitionNotReadyError as error:
             logger.info("%s/%s: %s; retrying in %g s", *key, error, NOT_READY_REQUEUE_AFTER)
@@ -162,6 +159,11 @@ class Reconciler:
             return None
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
+        if self.cluster.live is not self.cluster and _deletes(observed, decision):
+            # Deletions rest on live reads, because a copy may lack what exists.
+            await self._require_unchanged(body)
+            observed = await observe(self.cluster.live, model)
+            decision = self.decide(model, observed, self.images)
         try:
             applied = await apply_decision(self.cluster, model, observed, decision)
         except RefusedError as error:
@@ -169,6 +171,10 @@ class Reconciler:
             return REFUSED_REQUEUE_AFTER
         decision = with_refusals(decision, applied.refusals)
         decision = with_replaced_pods(decision, applied.replaced_pods)
+        if decision.requeue_after == SOON and not applied.refusals:
+            return SOON
+        if is_progress(body, decision) and (wait := self._seconds_until_write(key)) > 0:
+            return min(wait, decision.requeue_after or wait)
         await self._write_status(key, body, decision)
         for ref in decision.delete_last:
             await delete_child(self.cluster, model, observed, ref)
@@ -176,12 +182,23 @@ class Reconciler:
             return min(REFUSED_REQUEUE_AFTER, decision.requeue_after or REFUSED_REQUEUE_AFTER)
         return decision.requeue_after
 
+    def _seconds_until_write(self, key: Key) -> float:
+        """How long the status of a resource stays as it is if only progress changes."""
+        now = asyncio.get_running_loop().time()
+        return self._written.get(key, now - PROGRESS_SECONDS) + PROGRESS_SECONDS - now
+
+    async def _require_unchanged(self, body: Body) -> None:
+        """Raise Conflict if the copy of a resource is older than the resource."""
+        meta = body["metadata"]
+        live = await self.cluster.live.get(API_VERSION, KIND, meta["namespace"], meta["name"])
+        shown = live["metadata"] if live else {}
+        if (shown.get("uid"), shown.get("generation")) != (meta["uid"], meta.get("generation")):
+            raise Conflict(f"{KIND} {meta['name']} has changed since its last event")
+
     async def _write_status(self, key: Key, body: Body, decision: Decision) -> None:
         metrics.MODELS.set(key, decision.conditions, decision.status)
-        written = await write_status(self.cluster, body, decision)
-        if written is not None:
-            generation = body["metadata"].get("generation", 1)
-            self._written[key] = (written["metadata"]["resourceVersion"], generation)
+        if await write_status(self.cluster, body, decision) is not None:
+            self._written[key] = asyncio.get_running_loop().time()
 
     async def _report(self, key: Key, body: Body, decision: Decision) -> None:
         """Put an error into the status, which would otherwise show an outdated state."""
@@ -202,6 +219,14 @@ class Reconciler:
             return
         self._logged_errors[key] = location
         logger.error("%s/%s: a bug in the operator", *key, exc_info=error)
+
+
+def _deletes(observed: Observed, decision: Decision) -> bool:
+    """Whether a decision deletes an object that was observed."""
+    return any(
+        live_object(observed, ref.kind, ref.name)
+        for ref in (*decision.delete, *decision.delete_last)
+    )
 
 
 def _location(error: Exception) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import start_http_server
@@ -17,22 +17,30 @@ from prometheus_client import start_http_server
 from specdec.api import names
 from specdec.api.kinds import WATCHED
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, Missing, Transient, metrics
+from specdec.backends.facts import Images
+from specdec.cluster import Cluster, ClusterError, Transient, metrics
 from specdec.cluster.login import connect
 from specdec.controller import probe, standby
 from specdec.controller.dependents import Dependents
 from specdec.controller.leader_election import Lease
 from specdec.controller.own_image import with_own_image
 from specdec.controller.queue import Key, WorkQueue
-from specdec.controller.reconcile import Reconciler
+from specdec.controller.reconcile import PROGRESS_SECONDS, Reconciler
 from specdec.controller.settings import Settings
+from specdec.controller.view import Change, name_of
+from specdec.controller.views import Views
 from specdec.controller.watch_monitor import WatchMonitor
+from specdec.pipeline.observed import POD_JOB, job_state
 
 logger = logging.getLogger(__name__)
 
 # Children change in bursts, such as a Deployment and the EndpointSlices of its Service. One
 # reconcile handles a burst.
 CHILD_DELAY = 0.1
+# Seconds between two reconciles because of a child, so that one handles all changes of a stage.
+CHILD_INTERVAL = 1.0
+# The same because of a pod. Pods only show progress: their Job or Deployment changes too.
+POD_INTERVAL = PROGRESS_SECONDS
 RESYNC_RETRY_SECONDS = 15.0
 DEFINITION_ATTEMPTS = 60
 STOP_GRACE = 15.0
@@ -47,6 +55,7 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
         self._queue: WorkQueue | None = None
         self._reconciler: Reconciler | None = None
+        self._views: Views | None = None
         self._dependents = Dependents()
         self._watch_monitor = WatchMonitor()
         self._last_resync: float | None = None
@@ -74,18 +83,29 @@ class Runtime:
             self._exits.enter_context(_metrics_server(self.settings.metrics_port))
         cluster = await self._become_active(cluster)
         settings = await with_own_image(self.settings, cluster)
-        reconciler = Reconciler(cluster, settings.images)
+        queue = self.attach(cluster, settings.images)
+        self._start_task(self._resync(cluster, queue), "resync")
+        self._start_task(self._check_watches(cluster, queue), "watch check")
+
+    def attach(self, cluster: Cluster, images: Images) -> WorkQueue:
+        """Follow the children of all resources, and start the queue; returns it."""
+        views = Views(cluster)
+        views.changed = self.changed
+        reconciler = Reconciler(views, images, doubt=views.doubt)
         queue = WorkQueue(reconciler.reconcile, workers=self.settings.workers)
-        self._queue, self._reconciler = queue, reconciler
+        self._queue, self._reconciler, self._views = queue, reconciler, views
         self._started = _now()
         metrics.QUEUE_DEPTH.set_function(lambda: queue.depth)
-        self._tasks = [
-            asyncio.create_task(queue.run(), name="queue"),
-            asyncio.create_task(self._resync(cluster, queue), name="resync"),
-            asyncio.create_task(self._check_watches(cluster, queue), name="watch check"),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(_log_exception)
+        self._start_task(queue.run(), "queue")
+        for api_version, kind in WATCHED:
+            for view in views.add(api_version, kind, self._namespaces):
+                self._start_task(views.follow(view), f"watch of {kind}")
+        return queue
+
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_log_exception)
+        self._tasks.append(task)
 
     async def _become_active(self, cluster: Cluster) -> Cluster:
         """Wait for the Lease if configured; the returned cluster then requires it for writes."""
@@ -110,33 +130,54 @@ class Runtime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._exits.aclose()
 
-    def resource_changed(self, body: Mapping[str, Any], deleted: bool = False) -> None:
-        """Handle an event of a resource: queue it, unless the event is our own status write."""
+    def resource_changed(self, body: dict[str, Any], deleted: bool = False) -> None:
+        """Handle an event of a resource; `changed` queues it, unless it is our own write."""
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
         self._watch_monitor.record(meta, _now(), deleted=deleted)
-        if self._queue is None or self._reconciler is None:
+        if self._queue is None or self._reconciler is None or self._views is None:
             return
         if deleted:
             self._reconciler.forget(key)
+            self._queue.forget(key)
         else:
             self._reconciler.note(key, meta["uid"], meta["generation"])
-            if not self._reconciler.is_own_write(
-                key, (meta["resourceVersion"], meta["generation"])
-            ):
-                self._queue.add(key)
+        self._views.resource_event(body, deleted=deleted)
         self._dependents.update(key, body, deleted=deleted)
         for dependent in self._dependents.of(key):
             # Dependents read the status of this resource, so our own status write concerns them
             # too.
             self._queue.add_after(dependent, CHILD_DELAY)
 
-    def child_changed(self, body: Mapping[str, Any], deleted: bool = False) -> None:
-        """Handle an event of a child: queue the resources that it belongs to."""
-        self._watch_monitor.record(body["metadata"], _now(), deleted=deleted)
-        if self._queue is not None:
-            for key in owner_keys(body["metadata"]):
-                self._queue.add_after(key, CHILD_DELAY)
+    def changed(self, change: Change) -> None:
+        """Queue the resources that an object belongs to which another client has changed."""
+        if self._queue is None or self._views is None:
+            return
+        deleted = change[1] is None
+        for item in filter(None, change):
+            if item["kind"] == KIND:
+                if not deleted:
+                    self._queue.add(name_of(item))
+                continue
+            keys, apart = self._owners(item)
+            for key in keys:
+                if deleted:
+                    self._views.doubt(key)  # the child may be deleted with its resource
+                self._queue.add_after(key, CHILD_DELAY, apart)
+
+    def _owners(self, item: Mapping[str, Any]) -> tuple[list[Key], float]:
+        """The resources that a child belongs to, and the least seconds between reconciles."""
+        meta = item["metadata"]
+        keys = owner_keys(meta)
+        if item["kind"] != "Pod" or self._views is None:
+            return keys, CHILD_INTERVAL
+        name = meta.get("labels", {}).get(POD_JOB)
+        job = self._views.stored("batch/v1", "Job", (meta["namespace"], name)) if name else None
+        if job is None:
+            return keys, POD_INTERVAL
+        # The pods of a shared Job belong to all resources that share it.
+        ended = job_state(job) != "Running"
+        return keys or owner_keys(job["metadata"]), CHILD_INTERVAL if ended else POD_INTERVAL
 
     def check_health(self) -> dict[str, float]:
         """The figures for the probe; raises `probe.UnhealthyError` with one sentence."""
@@ -187,36 +228,29 @@ class Runtime:
     async def _compare_with_events(
         self, cluster: Cluster, queue: WorkQueue, started: float
     ) -> None:
-        """Queue resources with missed events; drop deleted objects if every kind was listed."""
-        uids: list[str] = []
-        complete = True
-        for api_version, kind in ((API_VERSION, KIND), *WATCHED):
-            objects = await self._list_watched(cluster, api_version, kind)
-            if objects is None:
-                complete = False
-                continue
-            overdue = set(self._watch_monitor.compare(kind, objects, started))
-            uids += [meta["uid"] for meta in objects]
-            for meta in (meta for meta in objects if meta["uid"] in overdue):
-                own = [(meta["namespace"], meta["name"])]
-                for key in own if kind == KIND else owner_keys(meta):
-                    queue.add(key)
-        if complete:
-            self._watch_monitor.retain(uids, started)
+        """Queue resources with missed events, and repair the copies of their children."""
+        listed = await self._list_resources(cluster)
+        if listed is not None:
+            overdue = set(self._watch_monitor.compare(KIND, listed, started))
+            self._watch_monitor.retain([meta["uid"] for meta in listed], started)
+            for key in [(m["namespace"], m["name"]) for m in listed if m["uid"] in overdue]:
+                self._doubt(key)
+                queue.add(key)
+        if self._views is not None:
+            await self._views.compare()
 
-    async def _list_watched(
-        self, cluster: Cluster, api_version: str, kind: str
-    ) -> list[dict[str, Any]] | None:
-        """The metadata of all watched objects of a kind; None if a request fails."""
-        selector = "" if kind == KIND else f"{names.MANAGED_BY}={names.MANAGER}"
+    def _doubt(self, key: Key) -> None:
+        if self._views is not None:
+            self._views.doubt(key)
+
+    async def _list_resources(self, cluster: Cluster) -> list[dict[str, Any]] | None:
+        """The metadata of all resources; None if a request fails."""
         objects: list[dict[str, Any]] = []
         for namespace in self._namespaces:
             try:
-                objects += await cluster.list_metadata(api_version, kind, namespace, selector)
-            except Missing:
-                continue  # the cluster does not have the kind
+                objects += await cluster.list_metadata(API_VERSION, KIND, namespace)
             except ClusterError as error:
-                logger.debug("watch check of %s: %s", kind, error)
+                logger.debug("watch check of %s: %s", KIND, error)
                 return None
         return objects
 

@@ -19,7 +19,7 @@ _REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *OPTI
 
 
 async def apply_or_replace_spec(
-    cluster: Cluster, live: Object | None, intent: Object, manager: str
+    cluster: Cluster, live: Object, intent: Object, manager: str
 ) -> dict[str, Any]:
     """Apply the desired state; replace the live spec if the merge of both is invalid.
 
@@ -30,12 +30,29 @@ async def apply_or_replace_spec(
         Rejected: the server refuses the desired state itself.
         ClusterError: a request failed.
     """
+    live = await _managed_by_apply(cluster, live, manager)
     try:
         return await cluster.apply(intent, manager)
     except Rejected as error:
-        if live is None or error.code != INVALID or intent["kind"] not in _REPLACEABLE_KINDS:
+        if error.code != INVALID or intent["kind"] not in _REPLACEABLE_KINDS:
             raise
     return await _replace_spec(cluster, live, intent, manager)
+
+
+async def _managed_by_apply(cluster: Cluster, live: Object, manager: str) -> Object:
+    """The live object, with the fields that our create request set managed by apply.
+
+    A create request is an operation "Update". Otherwise, apply would not remove a field that only
+    the create request has set.
+    """
+    entries = live["metadata"].get("managedFields", [])
+    for number, entry in enumerate(entries):
+        if entry["manager"] == manager and entry["operation"] == "Update":
+            path = f"/metadata/managedFields/{number}/operation"
+            return await cluster.patch(
+                live, [{"op": "replace", "path": path, "value": "Apply"}], manager
+            )
+    return live
 
 
 async def _replace_spec(

@@ -54,9 +54,28 @@ async def write_status(cluster: Cluster, body: Body, decision: Decision) -> Body
         written = await cluster.apply_status({**head, "status": new})
     if written is not None:
         _log_long_messages(body, decision.conditions)
-        for transition in _transitions_to_record(old.get("conditions", []), decision.conditions):
-            await _record(cluster, body, transition)
+        before = old.get("conditions", [])
+        for transition in _transitions_to_report(before, decision.conditions):
+            _log(body, transition)
+            if _deserves_event(before, transition):
+                await _record(cluster, body, transition)
     return written
+
+
+def is_progress(body: Body, decision: Decision) -> bool:
+    """Whether a decision changes only reasons and messages of conditions that stay False.
+
+    A reason that reports a problem is no progress, nor is a deletion that waits for the status.
+    """
+    meta, status = body["metadata"], body.get("status", {})
+    old = {c["type"]: c["status"] for c in status.get("conditions", [])}
+    return (
+        not decision.delete_last
+        and desired_status(body, decision, datetime.now(UTC)) != status
+        and status.get("observedGeneration") == meta.get("generation", 1)
+        and old == {c.type: c.status for c in decision.conditions}
+        and not any(t.warning for t in transitions(status["conditions"], decision.conditions))
+    )
 
 
 def desired_status(body: Body, decision: Decision, now: datetime) -> dict[str, Any]:
@@ -99,12 +118,12 @@ def _key(body: Body) -> tuple[str, str]:
     return body["metadata"]["namespace"], body["metadata"]["name"]
 
 
-def _transitions_to_record(
+def _transitions_to_report(
     old: Sequence[Mapping[str, Any]], new: Sequence[Condition]
 ) -> list[Transition]:
-    """The transitions that deserve an event.
+    """The transitions that deserve a log line.
 
-    Ready gets an event only when it changes to or from True, and for an internal error. Its other
+    Ready gets one only when it changes to or from True, and for an internal error. Its other
     changes repeat the transition of another condition.
     """
     was_ready = any(c["type"] == Type.READY and c["status"] == "True" for c in old)
@@ -117,8 +136,18 @@ def _transitions_to_record(
     ]
 
 
-async def _record(cluster: Cluster, body: Body, transition: Transition) -> None:
-    """Write one log line and one event; a failure to write the event is only logged."""
+def _deserves_event(old: Sequence[Mapping[str, Any]], transition: Transition) -> bool:
+    """Whether a transition is a problem, or the end of something that was not done before.
+
+    Progress has no event, nor has a check that passes at once: the status shows both.
+    """
+    condition = transition.condition
+    waited = any(c["type"] == condition.type and c["status"] == "False" for c in old)
+    done = condition.status == "True" and waited
+    return transition.warning or done or condition.type == Type.READY
+
+
+def _log(body: Body, transition: Transition) -> None:
     condition, meta = transition.condition, body["metadata"]
     logger.log(
         logging.WARNING if transition.warning else logging.INFO,
@@ -126,8 +155,11 @@ async def _record(cluster: Cluster, body: Body, transition: Transition) -> None:
         *(condition.type, condition.status, condition.reason, cut(condition.message)),
         extra={"resource": f"{meta['namespace']}/{meta['name']}"},
     )
+
+
+async def _record(cluster: Cluster, body: Body, transition: Transition) -> None:
+    """Write one event; a failure to write it is only logged."""
     try:
         await cluster.record_event(body, transition)
     except ClusterError as error:
-        name = f"{meta['namespace']}/{meta['name']}"
-        logger.warning("an event of %s was not recorded: %s", name, error)
+        logger.warning("an event of %s/%s was not recorded: %s", *_key(body), error)

@@ -10,8 +10,11 @@ from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts, Images
 from specdec.pipeline.observed import Object, Observed, Ref
 
-# Seconds until the next reconcile while a Job, pod or claim is in progress: pods are not watched.
-POLL = 5.0
+# Seconds until the next reconcile while a Job, pod or claim is in progress. Watches report their
+# changes; only their logs and events have to be read again.
+POLL = 15.0
+# Seconds until a reconcile that will know more. The status waits for it too.
+SOON = 0.5
 
 
 @dataclass(frozen=True)

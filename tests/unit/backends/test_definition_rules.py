@@ -88,6 +88,8 @@ def test_the_accept_stage_refuses_what_the_api_server_refuses(case: Case) -> Non
 def test_a_rule_that_cannot_be_evaluated_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     row = rules()[0]
     monkeypatch.setattr(definition, "_parsed", lambda: ((row, cel.parse("self.missing == 1")),))
+    # Verdicts are remembered, also this one.
+    monkeypatch.setattr(definition, "_problem", definition._problem.__wrapped__)
     (case, *_) = crd_cases.good()
     cause = definition.problem(parsed(case), IMAGES)
     assert cause is not None

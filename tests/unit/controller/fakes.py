@@ -108,13 +108,13 @@ class FakeCluster(Cluster):
         return self.put(self.objects[target["kind"], target["metadata"]["name"]])
 
     @override
-    async def create(self, body: Mapping[str, Any]) -> bool:
+    async def create(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json | None:
         kind, name = body["kind"], body["metadata"]["name"]
         self._record("create", kind, name)
         if (kind, name) in self.objects:
-            return False
-        self.put(body)
-        return True
+            return None
+        self.managers.append(manager)
+        return self.put(body)
 
     @override
     async def update(self, body: Mapping[str, Any]) -> Json:

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from specdec.api import names
 from specdec.controller.leader_election import Lease
 from unit.controller.fakes import FakeCluster, Json
 
@@ -32,9 +33,9 @@ class Server(FakeCluster):
         return live
 
     @override
-    async def create(self, body: Mapping[str, Any]) -> bool:
+    async def create(self, body: Mapping[str, Any], manager: str = names.MANAGER) -> Json | None:
         await self.pass_time()
-        created = await super().create(body)
+        created = await super().create(body, manager)
         await self.pass_time()
         return created
 

@@ -1,5 +1,6 @@
 """Reconciles against an API server in memory: order of writes, error policy and events."""
 
+import asyncio
 import logging
 import re
 from typing import Any
@@ -9,9 +10,9 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from specdec.api import names
-from specdec.api.conditions import Condition, Type
+from specdec.api.conditions import Condition, Status, Type
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import EngineReason, RepositoryReason
+from specdec.api.reasons import AcceptedReason, EngineReason, Reason, RepositoryReason
 from specdec.api.value import REQUIRED
 from specdec.backends.facts import Images
 from specdec.cluster import Conflict, Rejected, Transient
@@ -19,6 +20,7 @@ from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed, Ref
+from unit.controller.clock import simulated_clock
 from unit.controller.decisions import DONE, IMAGES, KEY, Decided, child, resource
 from unit.controller.fakes import FakeCluster
 
@@ -28,12 +30,40 @@ async def test_second_reconcile_writes_nothing() -> None:
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),), requeue_after=5))
     assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
     assert [call[:2] for call in cluster.writes()][:2] == [
-        ("apply", "Service"),
+        ("create", "Service"),
         ("apply_status", "SpeculativeModel"),
     ]
     cluster.calls.clear()
     assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
     assert cluster.writes() == []
+
+
+@simulated_clock
+async def test_progress_is_written_at_most_every_five_seconds() -> None:
+    cluster = FakeCluster(resource())
+    reconciler = Reconciler(cluster, IMAGES)
+
+    async def reconcile(status: Status, reason: Reason, message: str) -> float | None:
+        conditions = (*DONE[:-1], Condition(Type.READY, status, reason, message))
+        reconciler.decide = Decided(conditions=conditions, requeue_after=10)
+        return (await reconciler.reconcile(KEY)).requeue_after
+
+    def written() -> str:
+        conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
+        return str(conditions[-1]["message"])
+
+    assert await reconcile("False", EngineReason.BUILDING, "1 %") == 10
+    await asyncio.sleep(1)
+    assert await reconcile("False", EngineReason.BUILDING, "1 %") == 10
+    assert await reconcile("False", EngineReason.BUILDING, "20 %") == 4
+    assert written() == "1 %"
+    await asyncio.sleep(4)
+    assert await reconcile("False", EngineReason.BUILDING, "90 %") == 10
+    assert written() == "90 %"
+    assert await reconcile("False", EngineReason.BUILD_FAILED, "full") == 10
+    assert written() == "full"
+    assert await reconcile("True", AcceptedReason.VALID, "fine") == 10
+    assert written() == "fine"
 
 
 async def test_status_has_generation_and_times_and_events_are_recorded_once() -> None:
@@ -43,7 +73,8 @@ async def test_status_has_generation_and_times_and_events_are_recorded_once() ->
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])
     assert all(c["lastTransitionTime"].endswith("Z") for c in status["conditions"])
-    assert [t.condition.type for t in cluster.events] == [c.type for c in DONE]
+    # Nothing has changed, except that it serves now.
+    assert [t.condition.type for t in cluster.events] == ["Ready"]
 
 
 async def test_ready_has_events_only_for_changes_to_and_from_true() -> None:
@@ -151,7 +182,7 @@ async def test_invalid_pod_fields_under_an_older_definition_are_named(
 @pytest.mark.parametrize("problem", [Conflict("changed"), Transient("no answer")])
 async def test_transient_errors_back_off_and_leave_the_status(problem: Exception) -> None:
     cluster = FakeCluster(resource())
-    cluster.fail["apply", "Service"] = problem
+    cluster.fail["create", "Service"] = problem
     result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
     assert result == Result(failed=True)
     assert "status" not in cluster.objects["SpeculativeModel", "pair"]
@@ -303,18 +334,7 @@ async def test_foreign_object_of_the_same_name_is_refused_and_not_observed() -> 
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     available = next(c for c in conditions if c["type"] == "Available")
     assert "rename the resource or delete that Deployment" in available["message"]
-    assert not [c for c in cluster.calls if c[0] == "apply"]
-
-
-async def test_own_status_write_is_recognized_unless_the_spec_changed() -> None:
-    cluster = FakeCluster(resource())
-    reconciler = Reconciler(cluster, IMAGES, Decided())
-    await reconciler.reconcile(KEY)
-    version = cluster.objects["SpeculativeModel", "pair"]["metadata"]["resourceVersion"]
-    assert reconciler.is_own_write(KEY, (version, 3))
-    assert not reconciler.is_own_write(KEY, (version, 4))
-    reconciler.forget(KEY)
-    assert not reconciler.is_own_write(KEY, (version, 3))
+    assert not [c for c in cluster.calls if c[0] in ("apply", "patch")]
 
 
 async def test_servers_are_observed_by_role_and_can_be_deleted() -> None:

@@ -46,7 +46,7 @@ async def test_refused_optional_object_is_reported_and_stops_nothing(
     kind: str, error: Exception, reason: str, message: str
 ) -> None:
     cluster = FakeCluster(resource())
-    cluster.fail["apply", kind] = error
+    cluster.fail["create", kind] = error
     extra = {**child(kind, component="scaling"), "apiVersion": OPTIONAL_KINDS[kind].version}
     decided = Decided(conditions=(*DONE, SCALING), apply=(extra, BUDGET), requeue_after=5)
     reconciler = Reconciler(cluster, IMAGES, decided)
@@ -63,7 +63,7 @@ async def test_refused_optional_object_is_reported_and_stops_nothing(
 
 async def test_refused_child_is_reported_in_its_condition_with_the_servers_message() -> None:
     cluster = FakeCluster(resource())
-    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
+    cluster.fail["create", "Service"] = Rejected(403, "Service pair", "exceeded quota: few")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
     assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
@@ -80,7 +80,7 @@ async def test_missing_right_on_a_child_is_reported_with_what_to_do() -> None:
         'services "pair" is forbidden: User "system:serviceaccount:specdec-system:operator" '
         'cannot create resource "services" in API group "" in the namespace "demo"'
     )
-    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", forbidden)
+    cluster.fail["create", "Service"] = Rejected(403, "Service pair", forbidden)
     await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
     by_type = {c["type"]: c["message"] for c in conditions}
@@ -112,7 +112,7 @@ async def test_claim_without_an_owner_is_reported_with_the_command_that_sets_it(
 
 async def test_refused_measurement_is_unknown_and_leaves_ready_alone() -> None:
     cluster = FakeCluster(resource())
-    cluster.fail["apply", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
+    cluster.fail["create", "Job"] = Rejected(403, "Job pair-verify", "exceeded quota: few")
     job = child("Job", "pair-verify", "verify")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(job,))).reconcile(KEY)
     assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
@@ -126,7 +126,7 @@ async def test_refused_measurement_is_unknown_and_leaves_ready_alone() -> None:
 async def test_unknown_definition_is_retried_soon_and_not_reported() -> None:
     cluster = FakeCluster(resource())
     message = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for ..."
-    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", message)
+    cluster.fail["create", "Service"] = Rejected(403, "Service pair", message)
     reconciler = Reconciler(cluster, IMAGES, Decided(apply=(child(),)))
     for _ in range(3):
         assert await reconciler.reconcile(KEY) == Result(requeue_after=NOT_READY_REQUEUE_AFTER)
@@ -156,7 +156,7 @@ async def test_key_of_a_group_is_created_once_and_never_logged(
 async def test_cluster_without_leader_worker_sets_gets_a_fix() -> None:
     cluster = FakeCluster(resource())
     group = {**child(names.GROUP_KIND, "pair-group", "server"), "apiVersion": names.GROUP_API}
-    cluster.fail["apply", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
+    cluster.fail["create", names.GROUP_KIND] = Missing(404, "LeaderWorkerSet", "not found")
     result = await Reconciler(cluster, IMAGES, Decided(apply=(group,))).reconcile(KEY)
     assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
     conditions = cluster.objects["SpeculativeModel", "pair"]["status"]["conditions"]
@@ -232,7 +232,7 @@ async def test_refusal_of_any_length_is_cut_in_the_status(
 ) -> None:
     cluster = Strict(resource())
     refusal = "exceeded quota: few, " + "and " * 10_000 + "more"
-    cluster.fail["apply", "Service"] = Rejected(403, "Service pair", refusal)
+    cluster.fail["create", "Service"] = Rejected(403, "Service pair", refusal)
     with caplog.at_level(logging.INFO):
         result = await Reconciler(cluster, IMAGES, Decided(apply=(child(),))).reconcile(KEY)
     assert result == Result(requeue_after=REFUSED_REQUEUE_AFTER)
@@ -256,6 +256,7 @@ async def test_refused_status_is_written_in_a_shorter_form() -> None:
     reconciler = Reconciler(cluster, IMAGES, Decided(conditions=conditions, requeue_after=5))
     for _ in range(2):
         assert await reconciler.reconcile(KEY) == Result(requeue_after=5)
+        reconciler.forget(KEY)  # the next write need not wait
     status = cluster.objects["SpeculativeModel", "pair"]["status"]
     assert status["models"] == [{"role": "target"}]
     assert status["observedGeneration"] == 3

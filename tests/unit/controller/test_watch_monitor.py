@@ -7,14 +7,14 @@ import pytest
 from typing_extensions import override
 
 from specdec.api.model import KIND
-from specdec.cluster import Missing, Transient
+from specdec.cluster import Transient
 from specdec.controller import probe
 from specdec.controller.queue import Result, WorkQueue
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watch_monitor import RECONCILE_AFTER, STALLED_AFTER, WatchMonitor
 from unit.controller.clock import simulated_clock
-from unit.controller.decisions import child, resource
+from unit.controller.decisions import resource
 from unit.controller.fakes import FakeCluster
 
 Json = dict[str, Any]
@@ -91,8 +91,6 @@ class Api(FakeCluster):
     ) -> list[Json]:
         if self.broken:
             raise Transient("no answer")
-        if kind == "ScaledObject":
-            raise Missing(404, kind, "not found")
         return [item["metadata"] for (k, _), item in self.objects.items() if k == kind]
 
 
@@ -123,13 +121,6 @@ class Watching(Runtime):
         return True
 
 
-def owned(**members: Any) -> Json:
-    job = {**child("Job", "build", "engine"), **members}
-    owner = {"apiVersion": "specdec.dev/v1alpha1", "kind": KIND, "name": "pair", "uid": "uid-pair"}
-    job["metadata"]["ownerReferences"] = [owner]
-    return job
-
-
 @simulated_clock
 async def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
     cluster = Api(resource())
@@ -137,13 +128,13 @@ async def test_dead_watch_is_reconciled_and_fails_the_probe() -> None:
     runtime.resource_changed(cluster.objects[KIND, "pair"], deleted=False)
     await asyncio.sleep(10 * SECONDS)
     assert (runtime.reconciled, runtime.healthy()) == ([], True)
-    cluster.put(owned())  # causes no watch event
+    cluster.put(resource(spec={}))  # causes no watch event
     await asyncio.sleep(2.5 * SECONDS)
     assert (set(runtime.reconciled), runtime.healthy()) == ({("ns", "pair")}, True)
     await asyncio.sleep(STALLED_AFTER * SECONDS)
-    with pytest.raises(probe.UnhealthyError, match="Job ns/build"):
+    with pytest.raises(probe.UnhealthyError, match="SpeculativeModel ns/pair"):
         runtime.check_health()
-    runtime.child_changed(cluster.objects["Job", "build"])
+    runtime.resource_changed(cluster.objects[KIND, "pair"])
     assert runtime.healthy()
     await runtime.stop()
 

@@ -28,8 +28,8 @@ class Cluster(FakeCluster):
         self.allowed = True
 
     @override
-    async def create(self, body: Any) -> bool:
-        return True
+    async def create(self, body: Any, manager: str = "specdec") -> Json:
+        return JOB
 
     @override
     async def get(self, api_version: str, kind: str, namespace: Any, name: str) -> Json:

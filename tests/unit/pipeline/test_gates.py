@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from specdec.api.conditions import Condition, Type, transitions
+from specdec.pipeline.stage import POLL
 from support.simulated_cluster import World, fetched, resource
 
 
@@ -140,7 +141,7 @@ def test_missing_claim_stops_the_chain(phase: str | None) -> None:
     assert world.condition("StorageReady")["reason"] == reason
     assert "mine" in world.condition("StorageReady")["message"]
     assert decision.apply == ()
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
 
 
 def test_heads_of_another_size_never_get_an_engine_job() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from specdec.api import names
+from specdec.pipeline.stage import POLL
 from support.simulated_cluster import NOW, World, resource, settled, waiting
 
 
@@ -78,7 +79,7 @@ def test_available_reports_why_a_pod_is_not_ready(
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert text in condition["message"]
     assert world.condition("Ready")["reason"] == reason
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
 
 
 @pytest.mark.parametrize(

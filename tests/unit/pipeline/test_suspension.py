@@ -6,6 +6,7 @@ import pytest
 
 from specdec.api import names
 from specdec.pipeline.decide import decide
+from specdec.pipeline.stage import POLL
 from support.simulated_cluster import World, limits, resource, settled, source
 
 
@@ -77,7 +78,7 @@ def test_scaling_does_not_wait_for_a_build() -> None:
     assert world.condition("EnginesReady")["status"] == "False"
     assert world.deployment["spec"]["replicas"] == 3
     assert world.deployment["spec"]["template"] == template
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
 
 
 def serving_pod(name: str) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def test_suspended_is_reported_only_when_no_pod_is_left() -> None:
         assert (condition["status"], condition["reason"]) == ("False", "Stopping")
         assert "these pods have not ended yet: pair-5d9-x2" in condition["message"]
     assert world.cr["status"]["phase"] == "Starting"
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
     world.pods.pop()
     world.step()
     assert world.condition("Ready")["reason"] == "Suspended"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from specdec.pipeline.stage import POLL
 from support.simulated_cluster import World, ended, fetched, resource, waiting
 
 
@@ -84,7 +85,7 @@ def test_condition_reports_why_a_fetch_waits(
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert text in condition["message"]
     assert job in condition["message"]
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
     assert decision.apply[1:] == ()
 
 
@@ -213,7 +214,7 @@ def test_failed_engine_is_reported_before_a_running_one() -> None:
     decision = world.step()
 
     assert world.condition("EnginesReady")["reason"] == "CheckpointCorrupt"
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
     assert [e["state"] for e in world.cr["status"]["engines"]] == ["Building", "Failed"]
 
 
@@ -257,7 +258,7 @@ def test_stage_waits_for_a_job_that_is_being_deleted() -> None:
 
     assert "is being deleted" in world.condition("ModelsFetched")["message"]
     assert [obj["kind"] for obj in decision.apply] == ["PersistentVolumeClaim"]
-    assert decision.requeue_after == 5
+    assert decision.requeue_after == POLL
 
 
 def test_permanent_exit_code_fails_the_job_at_once() -> None:

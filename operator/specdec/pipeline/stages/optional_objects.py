@@ -16,9 +16,9 @@ from specdec.pipeline.observed import Object, Ref
 from specdec.pipeline.stage import Context, Outcome
 from specdec.pipeline.stages import traffic_split
 
-# Seconds. The operator polls, because it does not always watch kinds that are installed after its
-# own start.
-UNKNOWN_REQUEUE = 10.0
+# Seconds. The operator polls, because it watches kinds that are installed later with a delay.
+# Longer than `POLL`, so that it is what remains when nothing else is in progress.
+UNKNOWN_REQUEUE = 30.0
 
 
 def optional_objects(context: Context) -> Outcome:

@@ -1,11 +1,12 @@
 """The definition's rules that depend on the backend, evaluated as the API server does."""
 
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from specdec.api.cause import Cause
-from specdec.api.model import Limits, SpeculativeModel
+from specdec.api.model import Limits, Spec, SpeculativeModel
 from specdec.api.networking import OpenAILimits
 from specdec.api.serving import Serving
 from specdec.api.value import Value
@@ -14,6 +15,8 @@ from specdec.backends.definition_rules import DefinitionRule
 from specdec.backends.facts import Images
 from specdec.pipeline.validation import cel
 
+# The number of specs whose verdict is remembered, some kilobytes each.
+SPECS = 1000
 # The objects that have a default in the definition.
 _OBJECTS = (Serving, OpenAILimits)
 
@@ -23,7 +26,21 @@ def problem(model: SpeculativeModel, _: Images) -> Cause | None:
 
     A rule that cannot be evaluated counts as broken, as on the API server.
     """
-    scope = {"self": stored(model.spec)}
+    # A spec is reconciled many times. A value that was set differs from an equal default.
+    return _problem(_Cached(model.spec.model_dump_json(exclude_unset=True), model.spec))
+
+
+@dataclass(frozen=True)
+class _Cached:
+    """A spec, which is equal to another one with the same text."""
+
+    text: str
+    spec: Spec = field(compare=False)
+
+
+@lru_cache(maxsize=SPECS)
+def _problem(cached: _Cached) -> Cause | None:
+    scope = {"self": stored(cached.spec)}
     for rule, expression in _parsed():
         if not _holds(expression, scope):
             return Cause(rule.reason, f"spec.{rule.field}: {rule.message}")

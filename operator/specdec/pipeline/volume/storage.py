@@ -13,7 +13,7 @@ from specdec.desired.pod import Volume
 from specdec.pipeline import job
 from specdec.pipeline.live_job import being_deleted
 from specdec.pipeline.observed import Object, Observed, job_state
-from specdec.pipeline.stage import POLL, Context, Outcome
+from specdec.pipeline.stage import POLL, SOON, Context, Outcome
 
 
 def storage(context: Context) -> Outcome:
@@ -55,6 +55,8 @@ def storage(context: Context) -> Outcome:
     # Later stages need the claim to exist: its uid distinguishes volumes.
     proceed = claim is not None and condition.reason != StorageReason.CLAIM_LOST
     waiting = None if condition.status == "True" else POLL
+    if claim is None:
+        waiting = SOON  # some storage classes bind it, and so change it, only for the fetch Job
     return Outcome((condition,), facts, proceed=proceed, apply=apply, requeue_after=waiting)
 
 
