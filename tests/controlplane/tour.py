@@ -21,6 +21,7 @@ from specdec.api import names
 from specdec.api.kinds import PLURALS
 from specdec.api.model import API_VERSION, PLURAL
 from specdec.cluster import path
+from specdec.controller.drift import APPLIED
 from specdec.tools.dry_run.simulated_cluster import measurement_result
 
 # Checks of the states that a resource must reach, in order.
@@ -143,10 +144,16 @@ class Tour:
         first, second = ("HorizontalPodAutoscaler", "Ingress"), ("ScaledObject", "HTTPRoute")
         kinds = dict.fromkeys
         yield lambda: self.now(RICH) == "Serving" and self.there(**kinds(around + first, RICH))
+        yield self._restored(
+            **kinds((*around, *first, "Deployment", "Service"), RICH),
+            PersistentVolumeClaim=f"{RICH}-models",
+        )
+        yield self._owned_again()
         networking = {"ingress": None, "gateway": GATEWAY}
         change: Object = {"serving": {"scaling": BY_KEDA}, "networking": networking}
         self.lab.patch("specm", RICH, {"spec": change})
         yield lambda: self.there(**kinds(second, RICH)) and self.without(**kinds(first, RICH))
+        yield self._restored(**kinds(second, RICH))
         # The mode removes the budget for certain: a deleted autoscaler may still set replicas,
         # and several replicas would keep the budget.
         serving: Object = {"scaling": None, "replicas": 1, "disruption": {"mode": "Disabled"}}
@@ -156,9 +163,34 @@ class Tour:
 
     def _big(self) -> Way:
         yield lambda: self.there(LeaderWorkerSet="big-group") and self.now(BIG) == "Starting"
+        yield self._restored(LeaderWorkerSet="big-group")
         change = {"serving": {"nodesPerReplica": 1}, "target": {"parallelism": {"pipeline": 1}}}
         self.lab.patch("specm", BIG, {"spec": change})
         yield lambda: self.now(BIG) == "Serving" and self.without(LeaderWorkerSet="big-group")
+
+    def _restored(self, **named: str) -> Callable[[], bool]:
+        """Damage objects; return a check whether the operator has applied them again."""
+        for kind, name in named.items():
+            self.lab.patch(kind.lower(), name, {"metadata": {"annotations": {APPLIED: None}}})
+
+        def applied(kind: str, name: str) -> bool:
+            body = self.lab.get(kind.lower(), name) or {"metadata": {}}
+            return APPLIED in body["metadata"].get("annotations", {})
+
+        return lambda: all(applied(*item) for item in named.items())
+
+    def _owned_again(self) -> Callable[[], bool]:
+        """Take the owner from a Job and its ConfigMap; return a check whether both have it."""
+        selector = f"{names.MODEL}={RICH},{names.COMPONENT}=publish"
+        for kind in ("job", "configmap"):
+            for body in self.lab.all(kind, selector):
+                change = {"metadata": {"ownerReferences": None}}
+                self.lab.patch(kind, body["metadata"]["name"], change)
+        return lambda: all(
+            "ownerReferences" in body["metadata"]
+            for kind in ("job", "configmap")
+            for body in self.lab.all(kind, selector)
+        )
 
     def _rest(self) -> Way:
         yield lambda: self.now(VAST) == "Pending"

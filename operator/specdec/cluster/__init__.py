@@ -109,6 +109,16 @@ class Cluster:
         except Missing:
             return None
 
+    async def find(self, api_version: str, kind: str, namespace: str, name: str) -> Json | None:
+        """The object, or None when it does not exist, read with the right to list its kind."""
+        options = {"field_selector": f"metadata.name={name}"}
+        try:
+            page = await self._send("list", api_version, kind, namespace, **options)
+        except Missing:
+            return None
+        items = ({"apiVersion": api_version, "kind": kind, **item} for item in page["items"])
+        return next(items, None)
+
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
@@ -140,7 +150,7 @@ class Cluster:
         options = {"query_params": query, "_request_timeout": limits}
         url = path(api_version, kind, namespace)
         async with self._open("watch", url, kind, None, **options) as response:
-            async for line in response.content:
+            async for line in _lines(response.content):
                 yield json.loads(line)
 
     async def list_metadata(
@@ -295,7 +305,10 @@ class Cluster:
                     METHODS[verb], url, serialize=False, **options
                 )
                 code = response.status
-                yield response
+                try:
+                    yield response
+                finally:
+                    response.close()  # its connection, unless the whole response was read
         except ApiException as error:
             code = error.status or 0
             raise convert(error, target) from error
@@ -303,6 +316,17 @@ class Cluster:
             raise convert(error, target) from error
         finally:
             metrics.API_REQUESTS.labels(verb, target.partition(" ")[0], code).inc()
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a response, of any length: aiohttp's own iterator refuses those of 128 KiB."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        first, *rest = chunk.split(b"\n")
+        parts.append(first)
+        for part in rest:
+            yield b"".join(parts)
+            parts = [part]
 
 
 METHODS = {

@@ -19,6 +19,7 @@ from specdec.controller.children import (
     log_change,
 )
 from specdec.controller.drift import covers, with_hash
+from specdec.controller.observe import belongs_to
 from specdec.controller.orphans import adopt_orphans
 from specdec.controller.refusals import (
     RefusedError,
@@ -33,6 +34,9 @@ from specdec.pipeline.observed import Object, Observed, Ref
 
 # The fields of a spec whose change replaces pods.
 _POD_TEMPLATE_FIELDS = ("template", "leaderWorkerTemplate")
+
+# `observe` reads these by their names, and the decision depends on what it has read.
+_READ_BY_NAME = frozenset({"PersistentVolumeClaim", "Deployment", names.GROUP_KIND})
 
 
 @dataclass(frozen=True)
@@ -161,9 +165,11 @@ async def _create(
         if await cluster.create(desired, manager):
             log_change(model, "created %s %s", kind, meta["name"])
             return None
-    live = await cluster.get(desired["apiVersion"], kind, meta["namespace"], meta["name"])
+    live = await cluster.find(desired["apiVersion"], kind, meta["namespace"], meta["name"])
     if live is None:
         raise Conflict(f"{kind} {meta['name']} was deleted since it was read")
+    if kind in _READ_BY_NAME and belongs_to(live, model):
+        raise Conflict(f"{kind} {meta['name']} was created since it was read")
     return live
 
 

@@ -1,13 +1,14 @@
-"""Functions about the children of a resource that `apply` and `orphans` share.
+"""Functions about the children of a resource that several modules share.
 
 All are pure, except for the one that writes a log line.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from specdec.api import names
-from specdec.api.model import SpeculativeModel
+from specdec.api.model import API_VERSION, KIND, SpeculativeModel
 from specdec.controller.drift import shared
 from specdec.pipeline.observed import Object, Observed
 
@@ -28,6 +29,21 @@ def live_object(observed: Observed, kind: str, name: str) -> Object | None:
         "Service": observed.services,
     }
     return by_kind.get(kind, {}).get(name) or observed.optional_objects.get((kind, name))
+
+
+def owner_keys(meta: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The resources that a child, given its metadata, belongs to; several for a shared Job.
+
+    Both owner references and labels count. If somebody removes one of them, the other still leads
+    to the resource, whose reconcile restores both.
+    """
+    owners = [
+        owner["name"]
+        for owner in meta.get("ownerReferences", [])
+        if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
+    ]
+    labelled = names.models(meta.get("labels", {}))
+    return [(meta["namespace"], name) for name in dict.fromkeys([*owners, *labelled])]
 
 
 def labels_and_owners(intent: Object) -> dict[str, Any]:

@@ -93,7 +93,7 @@ async def observe(cluster: Cluster, model: SpeculativeModel) -> Observed:
         },
         peer=await _get_other(cluster, model, _split_target(model)),
         baseline=await _get_other(cluster, model, model.spec.benchmark.baseline_name),
-        neighbours=await _get_neighbours(cluster, model),
+        neighbours=await _get_neighbours(cluster.live, model),
         pruning=next((p["metadata"]["name"] for p in prunes if _deletes(p)), ""),
     )
 
@@ -106,9 +106,9 @@ async def _get_claim_and_servers(
     # Views have only objects with the operator's label.
     claims = cluster if model.spec.storage.existing_claim is None else cluster.live
     claim, *deployments = await asyncio.gather(
-        claims.get("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
+        claims.find("v1", "PersistentVolumeClaim", namespace, names.claim_name(model)),
         *(
-            cluster.get("apps/v1", "Deployment", namespace, names.server_name(model, role))
+            cluster.find("apps/v1", "Deployment", namespace, names.server_name(model, role))
             for role in names.SERVERS
         ),
     )
@@ -141,7 +141,7 @@ async def _get_group(
     namespace, name = model.metadata.namespace, names.group_name(model)
     if model.spec.serving.nodes_per_replica < 2 and name not in _by_name(config_maps):
         return None
-    return await cluster.get(names.GROUP_API, names.GROUP_KIND, namespace, name)
+    return await cluster.find(names.GROUP_API, names.GROUP_KIND, namespace, name)
 
 
 def _split_target(model: SpeculativeModel) -> str | None:
@@ -157,7 +157,10 @@ async def _get_other(cluster: Cluster, model: SpeculativeModel, name: str | None
 
 
 async def _get_neighbours(cluster: Cluster, model: SpeculativeModel) -> Neighbours | None:
-    """The objects that show which directories of the claim are in use, if any may be deleted."""
+    """The objects that show which directories of the claim are in use, if any may be deleted.
+
+    A copy that lacks one of them would cost files, so they are read from the API server.
+    """
     if model.spec.revision_history_limit is None or not model.status.get("unused"):
         return None
     namespace, managed = model.metadata.namespace, f"{names.MANAGED_BY}={names.MANAGER}"

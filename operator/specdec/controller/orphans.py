@@ -11,6 +11,7 @@ from specdec.api import names
 from specdec.api.model import KIND, SpeculativeModel
 from specdec.cluster import Cluster, Rejected
 from specdec.controller.children import field_manager, log_change
+from specdec.controller.spec_replacement import at_version
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Object, Observed
 
@@ -47,12 +48,13 @@ def _orphans(model: SpeculativeModel, observed: Observed, decision: Decision) ->
 
 async def _adopt(cluster: Cluster, model: SpeculativeModel, live: Object) -> None:
     """Set the owner; a rejection is only logged because a leftover object is harmless."""
-    # The uid keeps apply from creating an empty object if this one was deleted since.
-    meta = {key: live["metadata"][key] for key in ("name", "namespace", "uid")}
+    meta = {key: live["metadata"][key] for key in ("name", "namespace")}
     meta["ownerReferences"] = names.owned_by(model)
     intent = {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": meta}
     try:
-        await cluster.apply(intent, f"{field_manager(model, live)}-membership")
+        # With the uid, apply does not create an empty object if this one was deleted since.
+        manager = f"{field_manager(model, live)}-membership"
+        await cluster.apply(at_version(intent, live), manager)
     except Rejected as error:
         logger.warning("%s stays without an owner: %s", meta["name"], error)
         return

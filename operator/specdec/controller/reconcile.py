@@ -31,11 +31,11 @@ from specdec.controller.decision_adjustments import (
 from specdec.controller.observe import observe
 from specdec.controller.queue import Key, Result
 from specdec.controller.refusals import DefinitionNotReadyError, RefusedError
-from specdec.controller.status_writer import Body, is_progress, write_status
+from specdec.controller.status_writer import Body, changes_status, is_progress, write_status
 from specdec.pipeline import decide as pipeline
 from specdec.pipeline.adjustments import with_replaced_pods
 from specdec.pipeline.decide import Decision
-from specdec.pipeline.observed import Observed
+from specdec.pipeline.observed import Object, Observed, job_state
 from specdec.pipeline.stage import SOON
 
 logger = logging.getLogger(__name__)
@@ -159,8 +159,7 @@ class Reconciler:
             return None
         observed = await observe(self.cluster, model)
         decision = self.decide(model, observed, self.images)
-        if self.cluster.live is not self.cluster and _deletes(observed, decision):
-            # Deletions rest on live reads, because a copy may lack what exists.
+        if self.cluster.live is not self.cluster and _needs_live_reads(body, observed, decision):
             await self._require_unchanged(body)
             observed = await observe(self.cluster.live, model)
             decision = self.decide(model, observed, self.images)
@@ -221,12 +220,25 @@ class Reconciler:
         logger.error("%s/%s: a bug in the operator", *key, exc_info=error)
 
 
-def _deletes(observed: Observed, decision: Decision) -> bool:
-    """Whether a decision deletes an object that was observed."""
-    return any(
+def _needs_live_reads(body: Body, observed: Observed, decision: Decision) -> bool:
+    """Whether a decision must not rest on copies.
+
+    That is so if it deletes, because a copy may lack what exists. It is also so if it reports
+    something while copies contradict each other: the Job has ended, and none of its pods has.
+    """
+    if any(
         live_object(observed, ref.kind, ref.name)
         for ref in (*decision.delete, *decision.delete_last)
-    )
+    ):
+        return True
+    return any(
+        job_state(job) != "Running" and not any(map(_has_ended, observed.pods_of(name)))
+        for name, job in observed.jobs.items()
+    ) and changes_status(body, decision)
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _location(error: Exception) -> str:

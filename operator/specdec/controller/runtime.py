@@ -14,13 +14,13 @@ from typing import Any
 
 from prometheus_client import start_http_server
 
-from specdec.api import names
 from specdec.api.kinds import WATCHED
 from specdec.api.model import API_VERSION, KIND
 from specdec.backends.facts import Images
 from specdec.cluster import Cluster, ClusterError, Transient, metrics
 from specdec.cluster.login import connect
 from specdec.controller import probe, standby
+from specdec.controller.children import owner_keys
 from specdec.controller.dependents import Dependents
 from specdec.controller.leader_election import Lease
 from specdec.controller.own_image import with_own_image
@@ -270,21 +270,6 @@ class Runtime:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def owner_keys(meta: Mapping[str, Any]) -> list[Key]:
-    """The resources that a child, given its metadata, belongs to; several for a shared Job.
-
-    Both owner references and labels count. If somebody removes one of them, the other still leads
-    to the resource, whose reconcile restores both.
-    """
-    owners = [
-        owner["name"]
-        for owner in meta.get("ownerReferences", [])
-        if owner.get("kind") == KIND and owner.get("apiVersion") == API_VERSION
-    ]
-    labelled = names.models(meta.get("labels", {}))
-    return [(meta["namespace"], name) for name in dict.fromkeys([*owners, *labelled])]
 
 
 async def wait_for_definition(cluster: Cluster) -> None:

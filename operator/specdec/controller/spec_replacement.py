@@ -9,13 +9,16 @@ from typing import Any
 
 from specdec.api import names
 from specdec.api.kinds import OPTIONAL_KINDS
-from specdec.cluster import Cluster, Rejected
+from specdec.cluster import Cluster, Conflict, Rejected
 
 Object = Mapping[str, Any]
 
 INVALID = 422
 # Kinds whose whole spec belongs to the operator. A claim is left out: its spec names its volume.
 _REPLACEABLE_KINDS = frozenset({"Service", "Deployment", names.GROUP_KIND, *OPTIONAL_KINDS})
+
+# How often the status of an object may change while a change of it is applied.
+_STATUS_CHANGES = 3
 
 
 async def apply_or_replace_spec(
@@ -28,15 +31,44 @@ async def apply_or_replace_spec(
 
     Raises:
         Rejected: the server refuses the desired state itself.
-        ClusterError: a request failed.
+        Conflict: the object was changed or deleted since it was read.
+        ClusterError: another request failed.
     """
     live = await _managed_by_apply(cluster, live, manager)
     try:
-        return await cluster.apply(intent, manager)
+        return await _apply(cluster, live, intent, manager)
     except Rejected as error:
         if error.code != INVALID or intent["kind"] not in _REPLACEABLE_KINDS:
             raise
     return await _replace_spec(cluster, live, intent, manager)
+
+
+def at_version(intent: Object, live: Object) -> dict[str, Any]:
+    """The intent for an object as it was read; to apply it to another version is a conflict."""
+    read = {key: live["metadata"][key] for key in ("uid", "resourceVersion")}
+    return {**intent, "metadata": {**intent["metadata"], **read}}
+
+
+async def _apply(cluster: Cluster, live: Object, intent: Object, manager: str) -> dict[str, Any]:
+    """Apply an intent to an object as it was read; its status may have changed since."""
+    for _ in range(_STATUS_CHANGES):
+        try:
+            return await cluster.apply(at_version(intent, live), manager)
+        except Conflict:
+            meta = live["metadata"]
+            newer = await cluster.find(
+                intent["apiVersion"], intent["kind"], meta["namespace"], meta["name"]
+            )
+            if newer is None or _without_status(newer) != _without_status(live):
+                raise
+            live = newer
+    return await cluster.apply(at_version(intent, live), manager)
+
+
+def _without_status(item: Object) -> dict[str, Any]:
+    meta = {key: item["metadata"].get(key) for key in ("uid", "labels", "ownerReferences")}
+    rest = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    return {**rest, "metadata": meta}
 
 
 async def _managed_by_apply(cluster: Cluster, live: Object, manager: str) -> Object:
@@ -66,8 +98,8 @@ async def _replace_spec(
     """
     temporary_manager = f"{manager}-restore"
     replacement = {"op": "replace", "path": "/spec", "value": intent["spec"]}
-    await cluster.patch(live, [replacement], temporary_manager)
-    applied = await cluster.apply(intent, manager)
+    replaced = await cluster.patch(live, [replacement], temporary_manager)
+    applied = await cluster.apply(at_version(intent, replaced), manager)
     # A field stays as long as any manager owns it, so remove the temporary manager.
     managers = [entry["manager"] for entry in applied["metadata"].get("managedFields", [])]
     if temporary_manager in managers:

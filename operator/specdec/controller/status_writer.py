@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from specdec.api.condition_types import MEASURED
 from specdec.api.conditions import Condition, Transition, Type, merge, transitions
 from specdec.api.reasons import ReadyReason
 from specdec.api.text import LIMIT, bounded, cut
@@ -62,6 +63,11 @@ async def write_status(cluster: Cluster, body: Body, decision: Decision) -> Body
     return written
 
 
+def changes_status(body: Body, decision: Decision) -> bool:
+    """Whether `write_status` writes."""
+    return bool(desired_status(body, decision, datetime.now(UTC)) != body.get("status", {}))
+
+
 def is_progress(body: Body, decision: Decision) -> bool:
     """Whether a decision changes only reasons and messages of conditions that stay False.
 
@@ -71,7 +77,7 @@ def is_progress(body: Body, decision: Decision) -> bool:
     old = {c["type"]: c["status"] for c in status.get("conditions", [])}
     return (
         not decision.delete_last
-        and desired_status(body, decision, datetime.now(UTC)) != status
+        and changes_status(body, decision)
         and status.get("observedGeneration") == meta.get("generation", 1)
         and old == {c.type: c.status for c in decision.conditions}
         and not any(t.warning for t in transitions(status["conditions"], decision.conditions))
@@ -137,13 +143,13 @@ def _transitions_to_report(
 
 
 def _deserves_event(old: Sequence[Mapping[str, Any]], transition: Transition) -> bool:
-    """Whether a transition is a problem, or the end of something that was not done before.
+    """Whether a transition is a problem, a measurement, or the end of what was not done before.
 
     Progress has no event, nor has a check that passes at once: the status shows both.
     """
     condition = transition.condition
     waited = any(c["type"] == condition.type and c["status"] == "False" for c in old)
-    done = condition.status == "True" and waited
+    done = condition.status == "True" and (waited or condition.type in MEASURED)
     return transition.warning or done or condition.type == Type.READY
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec.api import names
+from specdec.api.model import KIND
+from specdec.controller.children import owner_keys
 from specdec.pipeline.observed import POD_JOB
 
 Json = dict[str, Any]
@@ -20,24 +22,33 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 # The labels by which the objects of a resource are selected.
 _INDEXED = frozenset({names.MODEL, names.CLAIM, POD_JOB, SERVICE_LABEL})
 _SHARER = names.sharer("")
+# Kinds whose labels the operator does not restore.
+_OTHERS = frozenset({"EndpointSlice", "Pod", KIND})
 
 
 @dataclass
 class View:
     """One kind of objects, in one namespace or (None) in all.
 
+    An object is in doubt if the view may have a wrong state of it. An object that leaves the view
+    may exist without the operator's label, so it is in doubt as well.
+
     Attributes:
         connected: whether the view follows the API server now.
+        denied: whether the API server refused to list the kind the last time.
     """
 
     api_version: str
     kind: str
     namespace: str | None = None
     connected: bool = False
+    denied: bool = False
     _objects: dict[Name, Json] = field(default_factory=dict)
     _by_label: dict[tuple[str, str, str | None], set[Name]] = field(default_factory=dict)
     _expected: dict[Name, int] = field(default_factory=dict)
     _ghosts: set[Name] = field(default_factory=set)
+    _doubts: dict[Name, Json] = field(default_factory=dict)
+    _deleting: dict[Name, str] = field(default_factory=dict)
 
     def get(self, name: Name) -> Json | None:
         """The object, or None if the view does not have it."""
@@ -49,7 +60,7 @@ class View:
         indexed = next((term for term in terms if _indexed(term[0])), None)
         selected = self._named(namespace, *indexed) if indexed else set(self._objects)
         items = (self._objects[name] for name in sorted(selected) if name[0] == namespace)
-        return [item for item in items if _matches(item["metadata"].get("labels", {}), terms)]
+        return [item for item in items if _matches(item["metadata"], terms)]
 
     def put(self, item: Mapping[str, Any]) -> Change | None:
         """Store an object; None if the view has this version or a newer one."""
@@ -60,6 +71,11 @@ class View:
             return None
         if old is not None:
             self._drop(name)
+        self._doubts.pop(name, None)
+        if self._deleting.get(name) == item["metadata"]["uid"]:
+            item = _being_deleted(item)
+        else:
+            self._deleting.pop(name, None)
         self._objects[name] = item
         for label in _labels(item):
             self._by_label.setdefault((name[0], *label), set()).add(name)
@@ -73,6 +89,9 @@ class View:
         ):
             return None
         self._drop(name_of(item))
+        self._deleting.pop(name_of(item), None)
+        if self.kind not in _OTHERS and "deletionTimestamp" not in old["metadata"]:
+            self._doubts[name_of(item)] = old["metadata"]
         return old, None
 
     def replace(self, items: Iterable[Mapping[str, Any]], listed: str) -> list[Change]:
@@ -113,11 +132,52 @@ class View:
         item = self._objects.get(name_of(target))
         if item is None or item["metadata"]["uid"] != target["metadata"]["uid"]:
             return
-        if not exists:
+        # Events from before the deletion may still come.
+        self._deleting[name_of(target)] = item["metadata"]["uid"]
+        if exists:
+            self._objects[name_of(target)] = _being_deleted(item)
+        else:
             self._drop(name_of(target))
-            return
-        meta = {"deletionTimestamp": "deleted by the operator", **item["metadata"]}
-        self._objects[name_of(target)] = {**item, "metadata": meta}
+
+    def doubt(self, name: Name, meta: Json) -> None:
+        """Let the next read of an object be live; `meta` has its labels if the view lacks it."""
+        known = self._objects.get(name, {"metadata": meta})
+        self._doubts[name] = known["metadata"]
+
+    def in_doubt(self, name: Name) -> bool:
+        """Whether the view may have a wrong state of an object."""
+        return name in self._doubts
+
+    def select_doubts(self, namespace: str, selector: str) -> list[Name]:
+        """The objects in doubt that `select` has to return if they are as they were."""
+        terms = list(_terms(selector))
+        doubts = self._doubts.items()
+        return [n for n, meta in doubts if n[0] == namespace and _matches(meta, terms)]
+
+    def settle(self, name: Name, live: Json | None) -> Change | None:
+        """Take in a live read of an object in doubt; one without our label stays in doubt.
+
+        Returns:
+            What it changes in the view.
+        """
+        if name not in self._doubts:
+            return None  # a newer state has arrived meanwhile
+        if live is not None and _is_managed(live):
+            change = self.put(live)
+            self._doubts.pop(name, None)
+            return change
+        old = self._objects.get(name)
+        self.forget(name)
+        if live is None:
+            del self._doubts[name]
+        else:
+            self._doubts[name] = live["metadata"]
+        return None if old is None else (old, None)
+
+    def forget_doubts(self, resource: Name) -> None:
+        """Drop the doubts about the children of a deleted resource."""
+        for name in [n for n, meta in self._doubts.items() if owner_keys(meta) == [resource]]:
+            del self._doubts[name]
 
     def forget(self, name: Name) -> None:
         """Drop an object that may not exist any more; the next read of it is live."""
@@ -178,8 +238,24 @@ def _indexed(key: str) -> bool:
     return key in _INDEXED or key.startswith(_SHARER)
 
 
-def _matches(labels: Mapping[str, str], terms: list[tuple[str, tuple[str, ...]]]) -> bool:
+def matches(item: Mapping[str, Any], selector: str) -> bool:
+    """Whether the labels of an object match a selector."""
+    return _matches(item["metadata"], list(_terms(selector)))
+
+
+def _matches(meta: Mapping[str, Any], terms: list[tuple[str, tuple[str, ...]]]) -> bool:
+    labels = meta.get("labels") or {}
     return all(key in labels and (not values or labels[key] in values) for key, values in terms)
+
+
+def _is_managed(item: Mapping[str, Any]) -> bool:
+    return (item["metadata"].get("labels") or {}).get(names.MANAGED_BY) == names.MANAGER
+
+
+def _being_deleted(item: Json) -> Json:
+    """The object as in deletion, which the API server may not have shown yet."""
+    meta = {"deletionTimestamp": "deleted by the operator", **item["metadata"]}
+    return {**item, "metadata": meta}
 
 
 def _terms(selector: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -1,27 +1,30 @@
 """The API server with copies of the children: one view for each kind, by a list and a watch.
 
 The `Reconciler` reads from `Views`. A view answers only while its watch is connected, so a fault
-of the API server turns reads into live requests. The result of every write goes into its view, so
-the next decision sees it, and its own event causes no reconcile.
+of the API server turns reads into live requests. What the view may have wrong is read live, too.
+The result of every write goes into its view, so the next decision sees it, and its own event
+causes no reconcile.
 """
 
 import asyncio
+import itertools
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from specdec.api import names
 from specdec.api.conditions import Transition
 from specdec.api.model import API_VERSION, KIND
-from specdec.cluster import Cluster, ClusterError, Missing, metrics
+from specdec.cluster import Cluster, ClusterError, Conflict, Missing, Rejected, metrics
 from specdec.controller.queue import Backoff
-from specdec.controller.view import Change, Json, Name, View, name_of
+from specdec.controller.view import Change, Json, Name, View, matches, name_of
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SELECTOR = f"{names.MANAGED_BY}={names.MANAGER}"
 # A cluster may lack a kind. Its objects are read live until somebody installs the definition.
@@ -29,6 +32,16 @@ MISSING_SECONDS = 30.0
 BACKOFF = Backoff(first=1.0, ceiling=30.0)
 # Seconds. The end of a watch that ran for longer counts as the first one again.
 STEADY = 60.0
+# Seconds. A watch that ends sooner does not go on at once.
+SHORTEST = 5.0
+# What a resource may have that is read by its name, and so even without labels: kind, and the end
+# of the name.
+_NAMED = (
+    ("v1", "PersistentVolumeClaim", "-models"),
+    ("apps/v1", "Deployment", ""),
+    ("apps/v1", "Deployment", "-draft"),
+    (names.GROUP_API, names.GROUP_KIND, "-group"),
+)
 # Metadata that changes with every version.
 _BOOKKEEPING = frozenset({"resourceVersion", "managedFields"})
 
@@ -47,6 +60,7 @@ class Views(Cluster):
         self._live = live
         self.changed: Callable[[Change], None] = lambda _: None
         self._resources = View(API_VERSION, KIND)
+        self._known: set[Name] = set()
         self._views: dict[tuple[str, str], list[View]] = {}
         self._writing: dict[tuple[str, Name], list[tuple[View, Json, bool]]] = {}
 
@@ -72,38 +86,67 @@ class Views(Cluster):
 
     def resource_event(self, body: Json, *, deleted: bool) -> None:
         """Take in an event of a resource."""
+        if deleted:
+            self._forget(name_of(body))
+        else:
+            self._meet(body)
         self._event(self._resources, body, deleted=deleted)
+
+    def _meet(self, body: Json) -> None:
+        """Doubt that children of an older resource are missing: their labels may be."""
+        key = name_of(body)
+        if key in self._known:
+            return
+        self._known.add(key)
+        if not body.get("status"):
+            return
+        meta = {"namespace": key[0], "labels": {names.MODEL: key[1]}}
+        for api_version, kind, suffix in _NAMED:
+            child = (key[0], f"{key[1]}{suffix}")
+            view = self._holder({"apiVersion": api_version, "kind": kind, "metadata": meta})
+            if view is not None and view.get(child) is None:
+                view.doubt(child, meta)
+
+    def _forget(self, key: Name) -> None:
+        self._known.discard(key)
+        for view in itertools.chain(*self._views.values()):
+            view.forget_doubts(key)
 
     async def follow(self, view: View) -> None:
         """Keep a view up to date until this task is cancelled."""
         failures, loop = 0, asyncio.get_running_loop()
         rng = random.Random()  # noqa: S311 - jitter is not a secret
         while True:
-            started = loop.time()
+            started, cause = loop.time(), "the server no longer has its version"
             try:
                 await self._list_and_watch(view)
-                continue  # its version has expired: list again
             except Missing:
-                pause = MISSING_SECONDS
+                view.connected = False
+                await asyncio.sleep(MISSING_SECONDS)
+                continue
             except ClusterError as error:
-                failures = 1 if loop.time() - started > STEADY else failures + 1
-                pause = BACKOFF.delay(failures, rng)
-                metrics.WATCH_RESTARTS.inc()
-                logger.warning(
-                    "the watch of %s starts again in %.1f s: %s", view.kind, pause, error
-                )
+                cause = str(error)
+            except Exception as error:
+                logger.exception("the watch of %s raised an exception", view.kind)
+                cause = type(error).__name__
             finally:
                 view.connected = False
+            failures = 1 if loop.time() - started > STEADY else failures + 1
+            pause = BACKOFF.delay(failures, rng)
+            metrics.WATCH_RESTARTS.inc()
+            logger.warning("the watch of %s starts again in %.1f s: %s", view.kind, pause, cause)
             await asyncio.sleep(pause)
 
     async def _list_and_watch(self, view: View) -> None:
         """List, then follow the changes; returns once the server no longer has the version."""
         place = (view.api_version, view.kind, view.namespace, SELECTOR)
-        items, version = await self._live.list_at(*place)
+        items, version = await self._judged(view, self._live.list_at)
         for change in view.replace(items, version):
             self._report(view.kind, change)
         view.connected = True
+        loop = asyncio.get_running_loop()
         while True:
+            started = loop.time()
             async with aclosing(self._live.stream(*place, version)) as events:
                 async for event in events:
                     item = event["object"]
@@ -114,21 +157,44 @@ class Views(Cluster):
                     version = item["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
                         self._event(view, item, deleted=event["type"] == "DELETED")
+            if loop.time() - started < SHORTEST:
+                raise ClusterError("the server ends it early")
 
     async def compare(self) -> None:
         """Compare all views with the API server, and repair those whose watch loses events."""
         for view in [view for views in self._views.values() for view in views if view.connected]:
-            place = (view.api_version, view.kind, view.namespace, SELECTOR)
             try:
-                late = view.compare(await self._live.list_metadata(*place))
+                late = view.compare(await self._judged(view, self._live.list_metadata))
                 if late:
                     logger.warning("the watch of %s lost events of %s", view.kind, ", ".join(late))
                     metrics.WATCH_RESTARTS.inc()
-                    items, version = await self._live.list_at(*place)
+                    items, version = await self._judged(view, self._live.list_at)
                     for change in view.replace(items, version):
                         self._report(view.kind, change)
             except ClusterError as error:
                 logger.debug("watch check of %s: %s", view.kind, error)
+
+    async def _judged(self, view: View, read: Callable[..., Awaitable[T]]) -> T:
+        """List the objects of a view; note whether the API server allows it.
+
+        A watch goes on after the right to it was removed. Reads are live then, so that every
+        resource reports the missing right.
+        """
+        try:
+            listed = await read(view.api_version, view.kind, view.namespace, SELECTOR)
+        except Missing:
+            raise
+        except Rejected:
+            self._deny(view, denied=True)
+            raise
+        self._deny(view, denied=False)
+        return listed
+
+    def _deny(self, view: View, *, denied: bool) -> None:
+        if denied != view.denied:
+            view.denied = denied
+            for body in filter(None, map(self._resources.get, self._known)):
+                self.changed((body, body))
 
     def _event(self, view: View, item: Json, *, deleted: bool) -> None:
         """Take in an event; that of an object that is being written waits for the response."""
@@ -150,15 +216,26 @@ class Views(Cluster):
         self, api_version: str, kind: str, namespace: str | None, name: str
     ) -> Json | None:
         key = (namespace or "", name)
-        if kind == KIND and (body := self._resources.get(key)) is not None:
+        if kind != KIND:
+            return await self._live.get(api_version, kind, namespace, name)
+        if (body := self._resources.get(key)) is not None:
             return body
-        view = self._view(api_version, kind, namespace)
-        if view is not None:
-            return view.get(key)
         live = await self._live.get(api_version, kind, namespace, name)
-        if kind == KIND and live is not None:
+        if live is None:
+            self._forget(key)
+        else:
+            self._meet(live)
             self._resources.put(live)
         return live
+
+    @override
+    async def find(self, api_version: str, kind: str, namespace: str, name: str) -> Json | None:
+        view = self._view(api_version, kind, namespace)
+        if view is None:
+            return await self._live.find(api_version, kind, namespace, name)
+        if view.in_doubt((namespace, name)):
+            return await self._settle(view, (namespace, name))
+        return view.get((namespace, name))
 
     @override
     async def list(
@@ -167,12 +244,26 @@ class Views(Cluster):
         view = self._view(api_version, kind, namespace)
         if view is None or namespace is None:
             return await self._live.list(api_version, kind, namespace, selector)
-        return view.select(namespace, selector)
+        unlabelled: list[Json] = []
+        for name in view.select_doubts(namespace, selector):
+            live = await self._settle(view, name)
+            if live is not None and view.in_doubt(name) and matches(live, selector):
+                unlabelled.append(live)
+        return view.select(namespace, selector) + unlabelled
+
+    async def _settle(self, view: View, name: Name) -> Json | None:
+        """Read an object in doubt; the view then has it, unless it lacks the operator's label."""
+        live = await self._live.find(view.api_version, view.kind, *name)
+        change = view.settle(name, live)
+        if change is not None:
+            self._report(view.kind, change)  # its event will not: the view has its version
+        return view.get(name) or live
 
     def _view(self, api_version: str, kind: str, namespace: str | None) -> View | None:
         """The connected view with the objects of a namespace."""
         for view in self._views.get((api_version, kind), ()):
-            if view.connected and view.namespace in (None, namespace):
+            following = view.connected and not view.denied
+            if following and view.namespace in (None, namespace):
                 return view
         return None
 
@@ -182,6 +273,8 @@ class Views(Cluster):
             stored = await self._live.create(body, manager)
             if stored is not None:
                 self._store(stored)
+            elif (view := self._holder(body)) is not None:
+                view.doubt(name_of(body), body["metadata"])
         return stored
 
     @override
@@ -219,11 +312,20 @@ class Views(Cluster):
 
     @contextmanager
     def _write(self, target: Mapping[str, Any]) -> Iterator[None]:
-        """Let events of an object wait until the response of a write has its version."""
+        """Let events of an object wait until the response of a write has its version.
+
+        After a conflict, the next read of the object is live.
+        """
         key = (target["kind"], name_of(target))
         first = self._writing.setdefault(key, []) == []
         try:
             yield
+        except Conflict:
+            if target["kind"] == KIND:
+                self.doubt(name_of(target))
+            elif (view := self._holder(target)) is not None:
+                view.doubt(name_of(target), target["metadata"])
+            raise
         finally:
             if first:
                 for event in self._writing.pop(key, ()):

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from specdec.api import names
 from specdec.controller.leader_election import Lease
-from unit.controller.fakes import FakeCluster, Json
+from support.fake_cluster import FakeCluster, Json
 
 SECONDS = 15.0
 

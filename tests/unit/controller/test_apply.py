@@ -8,8 +8,8 @@ from specdec.cluster import Rejected
 from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.stage import POLL
+from support.fake_cluster import FakeCluster
 from unit.controller.decisions import IMAGES, KEY, Decided, child, resource
-from unit.controller.fakes import FakeCluster
 
 
 def server(memory: str, **more: Any) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from specdec.api.reasons import EngineReason
 from specdec.cluster import Conflict, Missing, Rejected, Transient, convert, path
 from specdec.cluster.events import event_of
 from specdec.controller import handlers, probe
+from specdec.controller.children import owner_keys
 from specdec.controller.queue import Health
-from specdec.controller.runtime import owner_keys
 from specdec.controller.settings import Settings
 
 

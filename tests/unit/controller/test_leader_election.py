@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from specdec.cluster import Rejected, Transient
 from specdec.controller.leader_election import LeaseLostError
-from unit.controller.clock import run, simulated_clock
-from unit.controller.fakes import Json
+from support.fake_cluster import Json
+from support.simulated_clock import run, simulated_clock
 from unit.controller.leases import Server, acquire_and_renew, candidate, now
 
 

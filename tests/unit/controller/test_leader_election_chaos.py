@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from specdec.cluster import Transient
 from specdec.controller.leader_election import Lease, LeaseLostError
-from unit.controller.clock import simulated_clock
+from support.simulated_clock import simulated_clock
 from unit.controller.leases import Server, acquire_and_renew, candidate
 
 

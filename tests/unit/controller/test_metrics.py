@@ -8,8 +8,8 @@ from specdec.api.conditions import Condition, Type
 from specdec.api.reasons import EngineReason, ReadyReason
 from specdec.cluster import metrics
 from specdec.controller.reconcile import Reconciler
+from support.fake_cluster import FakeCluster
 from unit.controller.decisions import DONE, IMAGES, KEY, Decided, resource
-from unit.controller.fakes import FakeCluster
 
 PAIR = {"model_namespace": "ns", "model_name": "pair"}
 READY = (Condition(Type.READY, "True", ReadyReason.SERVING),)

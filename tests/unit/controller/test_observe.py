@@ -14,8 +14,8 @@ from specdec.api.kinds import OPTIONAL_KINDS
 from specdec.api.model import SpeculativeModel
 from specdec.cluster import Cluster, Missing, Rejected, Transient
 from specdec.controller.observe import observe
+from support.fake_cluster import FakeCluster
 from support.simulated_cluster import resource
-from unit.controller.fakes import FakeCluster
 
 
 def pod(name: str, component: str, phase: str) -> dict[str, Any]:

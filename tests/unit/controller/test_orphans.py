@@ -8,8 +8,8 @@ from specdec.api import names
 from specdec.cluster import Rejected
 from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
+from support.fake_cluster import FakeCluster
 from unit.controller.decisions import IMAGES, KEY, Decided, child, resource
-from unit.controller.fakes import FakeCluster
 
 
 def owner(name: str, uid: str) -> dict[str, Any]:

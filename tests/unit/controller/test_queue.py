@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec.controller.queue import Backoff, Key, Result, WorkQueue
-from unit.controller.clock import run, simulated_clock
+from support.simulated_clock import run, simulated_clock
 
 A: Key = ("ns", "a")
 B: Key = ("ns", "b")

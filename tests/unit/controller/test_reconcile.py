@@ -10,9 +10,16 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from specdec.api import names
+from specdec.api.condition_types import MEASURED
 from specdec.api.conditions import Condition, Status, Type
 from specdec.api.model import SpeculativeModel
-from specdec.api.reasons import AcceptedReason, EngineReason, Reason, RepositoryReason
+from specdec.api.reasons import (
+    AcceptedReason,
+    CommonReason,
+    EngineReason,
+    Reason,
+    RepositoryReason,
+)
 from specdec.api.value import REQUIRED
 from specdec.backends.facts import Images
 from specdec.cluster import Conflict, Rejected, Transient
@@ -20,9 +27,9 @@ from specdec.controller.queue import Result
 from specdec.controller.reconcile import Reconciler
 from specdec.pipeline.decide import Decision
 from specdec.pipeline.observed import Observed, Ref
-from unit.controller.clock import simulated_clock
+from support.fake_cluster import FakeCluster
+from support.simulated_clock import simulated_clock
 from unit.controller.decisions import DONE, IMAGES, KEY, Decided, child, resource
-from unit.controller.fakes import FakeCluster
 
 
 async def test_second_reconcile_writes_nothing() -> None:
@@ -73,8 +80,9 @@ async def test_status_has_generation_and_times_and_events_are_recorded_once() ->
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])
     assert all(c["lastTransitionTime"].endswith("Z") for c in status["conditions"])
-    # Nothing has changed, except that it serves now.
-    assert [t.condition.type for t in cluster.events] == ["Ready"]
+    # Nothing has changed, except that it serves now, and what was measured.
+    expected = [c.type for c in DONE if c.type in (*MEASURED, Type.READY)]
+    assert [t.condition.type for t in cluster.events] == expected
 
 
 async def test_ready_has_events_only_for_changes_to_and_from_true() -> None:
@@ -84,6 +92,19 @@ async def test_ready_has_events_only_for_changes_to_and_from_true() -> None:
     for conditions in ((building,), (publishing,), (DONE[-1],), (building,), (publishing,)):
         await Reconciler(cluster, IMAGES, Decided(conditions=conditions)).reconcile(KEY)
     assert [t.condition.status for t in cluster.events] == ["True", "False"]
+
+
+async def test_measurements_have_events_and_checks_that_pass_at_once_have_none() -> None:
+    """Nothing is measured before a service is available, so the condition was never False."""
+    cluster, kinds = FakeCluster(resource()), (Type.MEMORY_FITS, Type.OUTPUT_EQUIVALENT)
+    passes: tuple[tuple[Status, Reason], ...] = (
+        ("Unknown", CommonReason.WAITING),
+        ("True", CommonReason.QUEUED),
+    )
+    for status, reason in passes:
+        conditions = tuple(Condition(kind, status, reason, "fine") for kind in kinds)
+        await Reconciler(cluster, IMAGES, Decided(conditions=conditions)).reconcile(KEY)
+    assert [t.condition.type for t in cluster.events] == [Type.OUTPUT_EQUIVALENT]
 
 
 async def test_missing_or_deleting_resource_is_left_alone() -> None:

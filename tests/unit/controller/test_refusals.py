@@ -14,6 +14,7 @@ from specdec.api.reasons import EngineReason, ScalingReason, StorageReason
 from specdec.cluster import Missing, Rejected
 from specdec.controller.queue import Result
 from specdec.controller.reconcile import NOT_READY_REQUEUE_AFTER, REFUSED_REQUEUE_AFTER, Reconciler
+from support.fake_cluster import FakeCluster
 from unit.controller.decisions import (
     DONE,
     IMAGES,
@@ -22,7 +23,6 @@ from unit.controller.decisions import (
     child,
     resource,
 )
-from unit.controller.fakes import FakeCluster
 
 SCALING = Condition(
     Type.SCALING_READY, "Unknown", ScalingReason.SCALER_STARTING, "not reconciled yet"

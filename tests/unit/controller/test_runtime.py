@@ -10,9 +10,10 @@ from specdec.controller.queue import Result, WorkQueue
 from specdec.controller.reconcile import Reconciler
 from specdec.controller.runtime import DEFINITION_ATTEMPTS, Runtime, wait_for_definition
 from specdec.controller.settings import Settings
-from unit.controller.clock import run
+from specdec.controller.views import Views
+from support.fake_cluster import FakeCluster
+from support.simulated_clock import run
 from unit.controller.decisions import IMAGES, KEY, Decided, resource
-from unit.controller.fakes import FakeCluster
 
 
 class Discovery(FakeCluster):
@@ -49,6 +50,7 @@ async def test_read_older_than_an_event_is_not_reconciled() -> None:
     reconciler = Reconciler(cluster, IMAGES, Decided())
     runtime = Runtime(Settings())
     runtime._queue, runtime._reconciler = WorkQueue(reconciler.reconcile), reconciler
+    runtime._views = Views(cluster)
     newer = copy.deepcopy(cluster.objects["SpeculativeModel", "pair"])
     newer["metadata"]["generation"] += 1
     runtime.resource_changed(newer)

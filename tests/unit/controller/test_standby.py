@@ -16,7 +16,7 @@ from controlplane.operating import Operator, until
 from specdec.cluster import Rejected
 from specdec.controller.leader_election import Lease
 from specdec.controller.standby import hold_lease, single_replica, unique_identity
-from unit.controller.fakes import FakeCluster
+from support.fake_cluster import FakeCluster
 
 
 def is_leader() -> bool:

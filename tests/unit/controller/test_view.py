@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from specdec.api import names
 from specdec.controller.view import View
 
 Json = dict[str, Any]
@@ -19,7 +22,7 @@ def test_objects_are_selected_by_labels_and_namespace() -> None:
     view.put(pod("a", 1, **{MODEL: "pair", "role": "server"}))
     view.put(pod("b", 2, **{JOB: "build"}))
     view.put(pod("c", 3, **{MODEL: "pair-2", "models.specdec.dev/pair": ""}))
-    for selector, names in (
+    for selector, expected in (
         (f"{MODEL}=pair", ["a"]),
         (f"{MODEL}", ["a", "c"]),
         (f"role=server,{MODEL}=pair", ["a"]),
@@ -31,7 +34,7 @@ def test_objects_are_selected_by_labels_and_namespace() -> None:
         ("", ["a", "b", "c"]),
     ):
         items = view.select("ns", selector)
-        assert [item["metadata"]["name"] for item in items] == names, selector
+        assert [item["metadata"]["name"] for item in items] == expected, selector
         assert all((item["apiVersion"], item["kind"]) == ("v1", "Pod") for item in items)
         assert view.select("other", selector) == []
 
@@ -102,3 +105,65 @@ def test_names_of_managers_are_kept_without_their_fields() -> None:
     assert live is not None
     kept = {"manager": "specdec", "operation": "Update"}
     assert live["metadata"]["managedFields"] == [kept]
+
+
+def deployment(version: int, **meta: Any) -> Json:
+    body = pod("pair", version, **{MODEL: "pair", names.MANAGED_BY: names.MANAGER})
+    return {**body, "metadata": {**body["metadata"], **meta}}
+
+
+def test_object_that_leaves_the_view_is_in_doubt_until_it_is_read() -> None:
+    name, selector = ("ns", "pair"), f"{MODEL}=pair"
+    view = View("apps/v1", "Deployment")
+    view.put(deployment(1))
+    view.remove(deployment(2))
+    assert view.select_doubts("ns", selector) == [name]
+    assert view.select_doubts("other", selector) == []
+    unlabelled = deployment(2, labels={MODEL: "pair"})
+    view.settle(name, unlabelled)
+    assert (view.in_doubt(name), view.get(name)) == (True, None)
+    view.settle(name, None)
+    assert not view.in_doubt(name)
+
+    view.put(deployment(3))
+    view.remove(deployment(4))
+    view.settle(name, deployment(5))
+    assert not view.in_doubt(name)
+    assert (view.get(name) or {})["status"] == {"version": 5}
+
+
+def test_newer_state_ends_a_doubt_and_is_not_lost_to_an_older_read() -> None:
+    name, view = ("ns", "pair"), View("apps/v1", "Deployment")
+    view.put(deployment(1))
+    view.remove(deployment(2))
+    view.put(deployment(3, uid="next"))
+    view.settle(name, None)
+    assert (view.get(name) or {})["metadata"]["uid"] == "next"
+
+
+def test_only_objects_that_may_have_lost_their_labels_are_in_doubt() -> None:
+    pods = View("v1", "Pod")
+    pods.put(pod("pair", 1))
+    pods.remove(pod("pair", 2))
+    assert not pods.in_doubt(("ns", "pair"))
+    view = View("apps/v1", "Deployment")
+    view.put(deployment(1, deletionTimestamp="2026-01-02T03:04:05Z"))
+    view.remove(deployment(2))
+    assert not view.in_doubt(("ns", "pair"))
+    view.put(deployment(3))
+    view.remove(deployment(4))
+    view.forget_doubts(("ns", "another"))
+    assert view.in_doubt(("ns", "pair"))
+    view.forget_doubts(("ns", "pair"))
+    assert not view.in_doubt(("ns", "pair"))
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_late_event_does_not_take_back_our_deletion(exists: bool) -> None:
+    view = View("apps/v1", "Deployment")
+    view.put(deployment(1))
+    view.mark_deleted(deployment(1), exists=exists)
+    view.put(deployment(2))
+    assert "deletionTimestamp" in (view.get(("ns", "pair")) or {})["metadata"]
+    view.put(deployment(4, uid="next"))
+    assert "deletionTimestamp" not in (view.get(("ns", "pair")) or {})["metadata"]

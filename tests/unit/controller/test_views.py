@@ -1,17 +1,20 @@
 """How many requests a resource costs, and that copies are never more wrong than live reads."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
 from typing_extensions import override
 
 from specdec.api.model import API_VERSION, KIND
+from specdec.cluster import Rejected
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
+from support.fake_cluster import Json
+from support.living_cluster import JOB_SECONDS, LivingCluster
+from support.simulated_clock import simulated_clock
 from support.simulated_cluster import IMAGES, resource
-from unit.controller.clock import simulated_clock
-from unit.controller.fakes import Json
-from unit.controller.living import JOB_SECONDS, LivingCluster
 
 READS = ("get", "list", "log")
 
@@ -209,4 +212,156 @@ async def test_nothing_is_deleted_because_of_a_copy_alone() -> None:
     assert ("Job", job) in cluster.objects
     pods.put = original  # type: ignore[method-assign]
     assert await views.live.get(API_VERSION, KIND, "demo", "pair") is not None
+    await operator.runtime.stop()
+
+
+def unlabelled(name: str = "pair") -> Json:
+    meta = {"name": name, "namespace": "demo", "labels": {"app": "web"}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}
+    spec = {"template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+
+
+@simulated_clock
+async def test_object_of_another_owner_is_refused_until_it_is_deleted() -> None:
+    """The view has no object without the operator's label, and the create request fails."""
+    operator = Operator(LivingCluster())
+    await operator.connected()
+    cluster = operator.cluster
+    cluster.put(unlabelled())
+    cluster.put(resource())
+    await operator.until("Available", status="False", reason="Rejected")
+    assert "was not made for SpeculativeModel pair" in operator.condition("Available")["message"]
+    assert cluster.objects["Deployment", "pair"]["spec"] == unlabelled()["spec"]
+    cluster.remove("Deployment", "pair")
+    operator.queue.add(("demo", "pair"))
+    await operator.until("Ready", status="True")
+    await operator.runtime.stop()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_labels_of_a_server_are_restored_and_it_stays_available(restart: bool) -> None:
+    @simulated_clock
+    async def scenario() -> None:
+        operator = Operator(LivingCluster())
+        await operator.connected()
+        await operator.serve()
+        await operator.until("OutputEquivalent", status="True")
+        cluster = operator.cluster
+        if restart:
+            await operator.runtime.stop()
+        live = cluster.objects["Deployment", "pair"]
+        meta = {key: value for key, value in live["metadata"].items() if key != "labels"}
+        cluster.put({**live, "metadata": meta})
+        if restart:
+            operator = Operator(cluster)
+            operator.runtime.resource_changed(cluster.objects[KIND, "pair"])
+        cluster.calls.clear()
+        await asyncio.sleep(60)
+        restored = cluster.objects["Deployment", "pair"]["metadata"]
+        assert restored["labels"] == live["metadata"]["labels"]
+        assert ("create", "Deployment", "pair") not in cluster.calls
+        assert [call for call in cluster.calls if call[0] == "apply_status"] == []
+        assert operator.condition("Ready")["status"] == "True"
+        await operator.runtime.stop()
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"), [({"status": {"observedGeneration": 1}}, False), ({"more": 1}, True)]
+)
+def test_change_since_a_read_is_decided_again_unless_only_the_status_has_changed(
+    changed: Json, again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A change of the spec may have been based on something that has changed."""
+
+    @simulated_clock
+    async def scenario() -> None:
+        operator = Operator(LivingCluster())
+        await operator.connected()
+        await operator.serve()
+        await operator.until("OutputEquivalent", status="True")
+        cluster = operator.cluster
+        cluster.lose_events = True
+        cluster.change("Deployment", "pair", **changed)
+        cluster.lose_events = False
+        old = cluster.objects[KIND, "pair"]
+        cluster.put({**old, "spec": {**old["spec"], "suspend": True}})
+        await asyncio.sleep(10)
+        assert cluster.objects["Deployment", "pair"]["spec"]["replicas"] == 0
+        assert operator.count("list", "Deployment") == 1
+        await operator.runtime.stop()
+
+    with caplog.at_level("INFO"):
+        scenario()
+    assert ("Deployment pair has changed; requeueing" in caplog.text) == again
+
+
+@simulated_clock
+async def test_late_copies_of_pods_cause_no_false_status() -> None:
+    """The watch of pods is late by a minute: a complete Job seems to have lost its result."""
+    operator = Operator(LivingCluster())
+    await operator.connected()
+    cluster = operator.cluster
+    views = operator.runtime._views
+    assert views is not None
+    (pods,) = views._views["v1", "Pod"]
+    pods.put = lambda item: None  # type: ignore[method-assign]
+    statuses: list[Json] = []
+    cluster.listeners.append(lambda body, _: statuses.append(body.get("status", {})))
+    cluster.put(resource())
+    await operator.until("Ready", status="True")
+    assert operator.count("delete", "Job") == 0
+    assert "Failed" not in {status.get("phase") for status in statuses}
+    await operator.runtime.stop()
+
+
+@pytest.mark.parametrize("fault", ["outdated", "ended"])
+def test_watch_that_ends_at_once_starts_again_with_growing_pauses(fault: str) -> None:
+    class Ending(LivingCluster):
+        @override
+        async def stream(self, *place: Any) -> AsyncGenerator[Json]:
+            self._record("watch", place[1], "")
+            if fault == "outdated":
+                yield {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+
+    @simulated_clock
+    async def scenario() -> None:
+        operator = Operator(Ending())
+        await operator.connected()
+        await asyncio.sleep(120)
+        assert 5 <= operator.count("watch", "Job") <= 10
+        await operator.serve()
+        await operator.runtime.stop()
+
+    scenario()
+
+
+@simulated_clock
+async def test_a_defect_in_an_event_does_not_end_a_watch() -> None:
+    operator = Operator(LivingCluster())
+    await operator.connected()
+    for _, _, events in operator.cluster._watches:
+        events.put_nowait({"type": "MODIFIED", "object": {}})
+    await asyncio.sleep(5)
+    operator.runtime.check_health()
+    await operator.serve()
+    await operator.runtime.stop()
+
+
+@simulated_clock
+async def test_removed_right_to_a_kind_is_reported_while_its_watch_goes_on() -> None:
+    operator = Operator(LivingCluster())
+    await operator.connected()
+    await operator.serve()
+    await operator.until("OutputEquivalent", status="True")
+    views, cluster = operator.runtime._views, operator.cluster
+    assert views is not None
+    cluster.fail["list", "Pod"] = Rejected(403, "Pod", "cannot list resource")
+    await views.compare()
+    await operator.until("Ready", status="False", reason="Rejected")
+    cluster.fail.clear()
+    await views.compare()
+    await operator.until("Ready", status="True")
     await operator.runtime.stop()

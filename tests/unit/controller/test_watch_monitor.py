@@ -13,9 +13,9 @@ from specdec.controller.queue import Result, WorkQueue
 from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watch_monitor import RECONCILE_AFTER, STALLED_AFTER, WatchMonitor
-from unit.controller.clock import simulated_clock
+from support.fake_cluster import FakeCluster
+from support.simulated_clock import simulated_clock
 from unit.controller.decisions import resource
-from unit.controller.fakes import FakeCluster
 
 Json = dict[str, Any]
 SECONDS = 60.0

@@ -21,7 +21,7 @@ from specdec.controller.runtime import Runtime
 from specdec.controller.settings import Settings
 from specdec.controller.watching import STEADY, keep_watching
 from support.fake_api import kubeconfig
-from unit.controller.clock import run
+from support.simulated_clock import run
 
 Json = dict[str, Any]
 STEADY_BACKOFF = Backoff(first=1.0, ceiling=8.0, jitter=0.0)

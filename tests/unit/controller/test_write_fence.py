@@ -19,7 +19,7 @@ from cluster.processes import DEADLINE_SECONDS
 from controlplane.operating import until
 from specdec.controller.leader_election import LeaseLostError
 from specdec.controller.standby import write_fence
-from unit.controller.clock import run
+from support.simulated_clock import run
 from unit.controller.leases import SECONDS, Server, candidate, now
 
 # The program of a holder that writes as often as possible.

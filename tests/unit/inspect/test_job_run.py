@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from specdec.cluster import Rejected
 from specdec.tools.inspect import job_run
-from unit.controller.fakes import FakeCluster
+from support.fake_cluster import FakeCluster
 
 Json = dict[str, Any]
 JOB: Json = {

@@ -17,8 +17,8 @@ from specdec.tools.inspect.figures import Figures, SourceFigures, figures, readi
 from specdec.tools.inspect.show import Display, fitted, table
 from specdec.tools.inspect.top import Row, Watch, metrics_port
 from support.fake_api import Api, Json, pages, pod, proxied
+from support.fake_cluster import FakeCluster
 from support.metrics_page import LATER, page
-from unit.controller.fakes import FakeCluster
 from unit.inspect.recorded import PODS, record
 
 DRAFT_SERVER = """# TYPE nv_inference_request_success counter

@@ -20,8 +20,8 @@ from specdec.tools.dry_run.simulated_cluster import (
     measurement_result,
     merge_metadata,
 )
+from support.fake_cluster import FakeCluster, Json, require_version
 from support.simulated_cluster import fetched
-from unit.controller.fakes import FakeCluster, Json
 
 STAMP = "2026-01-02T03:04:05Z"
 JOB_SECONDS = 12.0
@@ -54,7 +54,7 @@ class LivingCluster(FakeCluster):
         if old is not None and old.get("spec") != item.get("spec"):
             item["metadata"]["generation"] = old["metadata"]["generation"] + 1
         stored = super().put(item)
-        self._notify(stored, deleted=False)
+        self._notify(stored, deleted=False, old=old)
         if old is None or old["metadata"]["generation"] != stored["metadata"]["generation"]:
             self._control(stored)
         return stored
@@ -87,6 +87,7 @@ class LivingCluster(FakeCluster):
         if live is None or body["kind"] != "Job":
             return await super().apply(body, manager)
         self._record("apply", "Job", body["metadata"]["name"])
+        require_version(body, live)
         merged = copied(live)
         merge_metadata(merged["metadata"], copied(body["metadata"]))
         return self.put(merged)
@@ -132,16 +133,19 @@ class LivingCluster(FakeCluster):
             events.put_nowait({"type": "ERROR", "object": {"code": code, "message": "a fault"}})
         self._watches.clear()
 
-    def _notify(self, item: Json, *, deleted: bool) -> None:
+    def _notify(self, item: Json, *, deleted: bool, old: Json | None = None) -> None:
+        """Send an event; for a watch that no longer selects an object, the object is deleted."""
         if self.lose_events:
             return
         if item["kind"] == "SpeculativeModel":
             for listener in self.listeners:
                 listener(item, deleted)
-        event = {"type": "DELETED" if deleted else "MODIFIED", "object": item}
+        before = (old or item)["metadata"].get("labels", {})
         for kind, selector, events in self._watches:
-            if kind == item["kind"] and selected(item["metadata"].get("labels", {}), selector):
-                events.put_nowait(event)
+            shown = selected(item["metadata"].get("labels", {}), selector)
+            if kind == item["kind"] and (shown or selected(before, selector)):
+                kind_of = "MODIFIED" if shown and not deleted else "DELETED"
+                events.put_nowait({"type": kind_of, "object": item})
 
     def _control(self, item: Json) -> None:
         run = _CONTROLLERS.get(item["kind"])

@@ -57,6 +57,11 @@ class FakeCluster(Cluster):
         return self.objects.get((kind, name))
 
     @override
+    async def find(self, api_version: str, kind: str, namespace: str, name: str) -> Json | None:
+        self._record("list", kind, name)
+        return self.objects.get((kind, name))
+
+    @override
     async def list(
         self, api_version: str, kind: str, namespace: str | None, selector: str = ""
     ) -> list[Json]:
@@ -96,6 +101,7 @@ class FakeCluster(Cluster):
         self._record("apply", body["kind"], body["metadata"]["name"])
         self.managers.append(manager)
         old = self.objects.get((body["kind"], body["metadata"]["name"]), {})
+        require_version(body, old)
         merged = {**old, **body, "metadata": {**old.get("metadata", {}), **body["metadata"]}}
         return self.put(merged)
 
@@ -151,3 +157,10 @@ class FakeCluster(Cluster):
     async def record_event(self, regarding: Mapping[str, Any], transition: Transition) -> None:
         self._record("create", "Event", regarding["metadata"]["name"])
         self.events.append(transition)
+
+
+def require_version(body: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    """Raise Conflict if an applied object has another version than the stored one."""
+    for key in ("uid", "resourceVersion"):
+        if key in body["metadata"] and body["metadata"][key] != old.get("metadata", {}).get(key):
+            raise Conflict(f"{body['kind']} {body['metadata']['name']} has changed")
