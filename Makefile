@@ -110,9 +110,9 @@ bench: setup ## measure against the goals: NAME=bls, client, command, drafting, 
 	       "$(basename $(notdir $(wildcard tests/bench/*.py)))" >&2; exit 2; }
 	$(BIN)/python -m bench.$(NAME)
 
-campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, hostile, rights, rollout, renewal or scale (root)
+campaign: setup ## run a long correctness test: NAME=sampling, equivalence, serving, battery, hostile, rights, rollout, renewal, crash_points or scale (root)
 	@test -f tests/campaigns/$(NAME).py || { \
-	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, hostile, rights, rollout, renewal or scale" >&2; exit 2; }
+	  echo "make: no campaign $(NAME); set NAME to sampling, equivalence, serving, battery, hostile, rights, rollout, renewal, crash_points or scale" >&2; exit 2; }
 	$(BIN)/python -m campaigns.$(NAME)
 
 images: ## build both images and push them: REGISTRY=registry.example.com/specdec [BUILDER=podman]
