@@ -102,7 +102,8 @@ def test_kubectl_output_and_events_show_every_stage(world: World, served: str) -
     stages = ("Accepted", "StorageReady", "ModelsFetched", "Compatible", "EnginesReady")
     for word in (*stages, "RepositoryReady", "Available", "Events:"):
         assert word in described
-    expected = {"BelowFixLevel", "Bound", "Fetched", "Fits", "Built", "Published", "Serving"}
+    # A check that passes at once has no event, such as that of engines that are on the volume.
+    expected = {"BelowFixLevel", "Fetched", "Published", "Serving"}
 
     def reasons() -> set[str]:
         events = world.listed("events.events.k8s.io")
