@@ -90,6 +90,11 @@ def features() -> Mapping[str, _Feature]:
     return {name: _Feature(**row) for name, row in table(__package__, "features.yaml").items()}
 
 
+def has(backend: str, feature: str) -> bool:
+    """Whether a backend has a feature of `features.yaml`."""
+    return feature in tables()[backend].has
+
+
 def _methods() -> Iterator[DefinitionRule]:
     """A backend drafts only by its methods; its row may advise what to use instead."""
     advised: dict[tuple[str, str], list[str]] = {}

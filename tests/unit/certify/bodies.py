@@ -11,7 +11,7 @@ from specdec.tools.certify.request import CertifyRequest
 Json = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"
 TENSORRT, REFERENCE = Backend("TensorRT"), Backend("Reference")
-PYTORCH = Backend("PyTorch")
+PYTORCH, VLLM = Backend("PyTorch"), Backend("VLLM")
 CREATED = "2026-01-02T03:00:00Z"
 DIGESTS = ["aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "dddddddddd"]
 

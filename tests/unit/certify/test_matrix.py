@@ -10,7 +10,7 @@ from specdec.tools.certify.facts import Gpus
 from specdec.tools.certify.matrix import NAMES, matrix, require_any, selected
 from specdec.tools.certify.request import HEADS_TARGET, CertifyRequest
 from specdec.tools.dry_run import plan
-from unit.certify.bodies import H100, PYTORCH, REFERENCE, TENSORRT, cpu, gpu
+from unit.certify.bodies import H100, PYTORCH, REFERENCE, TENSORRT, VLLM, cpu, gpu
 
 IMAGES = Images(operator="operator:1", reference="reference:1")
 ALL_HEADS = {
@@ -20,6 +20,14 @@ ALL_HEADS = {
 }
 ONE_GPU = ["baseline", "draft-target-shared", "logits", "lookahead", "ngram"]
 TWO_GPUS = ["draft-target-dedicated", "two-servers", "fast-logits"]
+VLLM_HEADS = {
+    "Eagle": "pvc:heads/eagle",
+    "Medusa": "pvc:heads/medusa",
+    "Eagle3": "pvc:heads/eagle3",
+    "DFlash": "pvc:heads/dflash",
+    "PARD": "pvc:heads/pard",
+}
+VLLM_ENTRIES = [method.lower() for method in VLLM_HEADS]
 HEADS_ENTRIES = ["heads-baseline", "eagle", "medusa", "redrafter"]
 
 
@@ -71,6 +79,18 @@ def why(request: CertifyRequest, gpus: Gpus | None, name: str, only: str | None 
             ["baseline", "draft-target-shared", "ngram", "suffix-automaton"],
             id="pytorch-1.3",
         ),
+        pytest.param(
+            gpu(backend=VLLM, heads=VLLM_HEADS),
+            Gpus(H100, 2, 2),
+            ["baseline", "draft-target-shared", "ngram", "heads-baseline", *VLLM_ENTRIES],
+            id="vllm",
+        ),
+        pytest.param(
+            gpu(backend=VLLM, image="vllm:suffix"),
+            Gpus(H100, 1, 1),
+            ["baseline", "draft-target-shared", "ngram", "suffix-automaton"],
+            id="vllm-with-an-image",
+        ),
     ],
 )
 def test_entries_follow_from_the_gpus_and_the_backend(
@@ -120,6 +140,14 @@ def test_entries_follow_from_the_gpus_and_the_backend(
             "heads-baseline",
             "backend Reference serves no heads",
         ),
+        (
+            gpu(backend=VLLM),
+            Gpus(H100, 1, 1),
+            "suffix-automaton",
+            "spec.speculation.method is SuffixAutomaton, for which vLLM needs the Python package "
+            "arctic-inference 0.1.1, and the default images are not known to have it: set "
+            "spec.runtime.image to an image with this package (--image)",
+        ),
     ],
 )
 def test_entry_that_is_not_tried_has_a_reason(
@@ -145,6 +173,7 @@ def test_only_selects_among_those_that_apply() -> None:
         *((TENSORRT, version) for version in ("0.18.0", "0.19.0", "1.2.1")),
         *((REFERENCE, version) for version in ("0.18.0", "0.19.0", "1.2.1")),
         *((PYTORCH, version) for version in ("1.1.0", "1.2.1", "1.3.0")),
+        *((VLLM, version) for version in ("0.24.0", "0.27.1")),
     ],
 )
 def test_operator_accepts_every_entry(backend: Backend, version: str) -> None:
@@ -153,6 +182,8 @@ def test_operator_accepts_every_entry(backend: Backend, version: str) -> None:
     given = ALL_HEADS if gpus else {}
     if backend is PYTORCH:
         given = {"Eagle3": "pvc:heads/eagle3"}
+    if backend is VLLM:
+        given = VLLM_HEADS
     image = "release:1.3" if version == "1.3.0" else None
     request = CertifyRequest(
         backend=backend, version=version, gpu_product=product, heads=given, image=image
@@ -202,5 +233,5 @@ def test_pods_with_gpus_tolerate_the_usual_taint_and_dtypes_fit_the_checkpoints(
 
 
 def test_a_request_has_no_names_beyond_the_matrix() -> None:
-    assert len(set(NAMES)) == len(NAMES) == 14
+    assert len(set(NAMES)) == len(NAMES) == 16
     assert all(len(resources.resource_name(name)) <= 40 for name in NAMES)

@@ -101,7 +101,7 @@ class Text(HTMLParser):
 def test_page_has_every_entry_with_its_sentence() -> None:
     shown = Text(html())
     for part in (
-        "1 of 3 failed, 11 not tried",
+        "1 of 3 failed, 13 not tried",
         "sentence of passed",
         "it needs 2 GPUs on one node, and no node has more than 1",
         "it needs a checkpoint: add --heads Eagle=SOURCE",
@@ -140,7 +140,7 @@ def test_logs_show_their_last_lines() -> None:
 def test_page_of_a_run_without_a_baseline_has_no_comparison() -> None:
     states = {"logits": finished(served())}
     assert "Speed relative to the baseline" not in html(states)
-    assert "1 of 1 passed, 13 not tried" in html(states)
+    assert "1 of 1 passed, 15 not tried" in html(states)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_every_entry_that_applies_runs_and_is_deleted(
     assert deleted == [*NAMES, "specdec-certify"]
     order = [path.rpartition("/")[2] for _, path in api.writes if path.startswith(RESOURCES)]
     assert order == [name for name in NAMES for _ in ("PATCH", "DELETE")]
-    assert "5 of 5 passed, 9 not tried" in result.stdout
+    assert "5 of 5 passed, 11 not tried" in result.stdout
     passed = state(out, "logits")
     assert passed["outcome"] == "passed"
     assert passed["sentence"].startswith("4 of 4 answers are the target's own")
@@ -114,7 +114,7 @@ def test_failed_entry_has_its_sentence_and_the_others_run(
     assert failed["sentence"] == "Accepted is InvalidSpec: spec.x is 1: set it to 2"
     assert failed["condition"] == ["Accepted", "InvalidSpec"]
     assert failed["throughput"] is None
-    assert "1 of 5 failed, 9 not tried" in result.stdout
+    assert "1 of 5 failed, 11 not tried" in result.stdout
     assert state(out, "lookahead")["outcome"] == "passed"
 
 

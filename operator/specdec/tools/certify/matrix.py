@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specdec import backends
+from specdec.api.model import SpeculativeModel
+from specdec.api.reasons import AcceptedReason
+from specdec.backends.facts import Images
 from specdec.client.errors import BadRequestError
 from specdec.tools.certify import resources
 from specdec.tools.certify.facts import Gpus
@@ -45,7 +49,7 @@ class _Row:
     Attributes:
         gpus: GPUs that the entry needs, on one node unless its pods can be on several nodes.
         heads: whether the entry serves --heads-target; --heads names the checkpoints of its heads.
-        rounds: whether it needs rounds outside of the model server, which PyTorch does not have.
+        rounds: whether it needs rounds outside of the model server.
     """
 
     name: str
@@ -170,7 +174,18 @@ def _entry(
         return Entry(*head, {}, reason, compared)
     option = "--heads-target" if row.heads else "--target"
     spec = row.build(request, resources.base_spec(request, gpus, option))
+    if reason := _image(row.name, spec):
+        return Entry(*head, {}, reason, compared)
     return Entry(*head, spec, "", compared)
+
+
+def _image(name: str, spec: Json) -> str:
+    """Why no default image serves the method; empty if one does, or the spec names one."""
+    body = resources.resource(name, "", spec, "")
+    model = SpeculativeModel.parse({**body, "metadata": {**body["metadata"], "uid": ""}})
+    causes = (rule(model, Images("", "")) for rule in backends.method(model).rules)
+    missing = AcceptedReason.IMAGE_MISSING
+    return next((f"{c.message} (--image)" for c in causes if c and c.reason is missing), "")
 
 
 def _reason(row: _Row, request: CertifyRequest, gpus: Gpus | None) -> str:

@@ -12,11 +12,15 @@ from typing import Any, Literal
 from specdec import servers
 from specdec.api.matrix import Backend, Support, support
 from specdec.api.speculation import Method
+from specdec.backends import definition_rules
 from specdec.client.errors import BadRequestError
 
 Json = dict[str, Any]
 # The methods whose checkpoints only the user can name.
-HEADS = (Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER, Method.EAGLE3)
+HEADS = (
+    *(Method.EAGLE, Method.MEDUSA, Method.RE_DRAFTER, Method.EAGLE3),
+    *(Method.D_FLASH, Method.PARD),
+)
 # A pair with one tokenizer and one vocabulary (151936), in the architecture Qwen2ForCausalLM. Both
 # have the licence Apache-2.0 and need no token of the hub.
 _PUBLIC = {"target": "Qwen/Qwen2.5-1.5B-Instruct", "draft": "Qwen/Qwen2.5-0.5B-Instruct"}
@@ -117,9 +121,13 @@ class CertifyRequest:
         """Whether a request to the services can turn drafts off."""
         return servers.kind(self.support.front()).requests.drafts_by_request
 
+    def has(self, feature: str) -> bool:
+        """Whether the backend has a feature of `backends/features.yaml`."""
+        return definition_rules.has(self.backend, feature)
+
     @property
     def served_version(self) -> str:
-        """The release of TensorRT-LLM whose layout is served."""
+        """The release of the engine whose layout is served."""
         return self.version or self.support.default_version
 
     @property

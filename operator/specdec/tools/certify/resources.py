@@ -80,8 +80,9 @@ def draft_target(request: CertifyRequest, spec: Json, **block: Any) -> Json:
     """The spec with a draft model; `block` are fields of spec.speculation.draftTarget."""
     changed = copy.deepcopy(spec)
     if not request.drafts_by_request:
-        limits = {"maxSeqLen": _limits(request)["maxSeqLen"]}
-        draft = {"source": _model(request, "--draft")["source"], "limits": limits}
+        draft = {"source": _model(request, "--draft")["source"]}
+        if request.has("draftLimits"):
+            draft["limits"] = {"maxSeqLen": _limits(request)["maxSeqLen"]}
         changed["speculation"] = {
             "method": "DraftTarget",
             "maxDraftTokens": DRAFT_TOKENS,
@@ -104,7 +105,7 @@ def n_gram(request: CertifyRequest, spec: Json) -> Json:
     """The spec with drafts from the text itself."""
     speculation = {"method": "NGram", "maxDraftTokens": MAX_DRAFT_TOKENS}
     changed = {**copy.deepcopy(spec), "speculation": speculation}
-    # Requests to the LLM API cannot turn drafts off, so there is nothing to alternate with.
+    # Where no request can turn drafts off, there is nothing to alternate with.
     return {**changed, "benchmark": _benchmark(request)} if request.drafts_by_request else changed
 
 
@@ -137,8 +138,11 @@ def with_heads(request: CertifyRequest, spec: Json, method: str) -> Json:
     checkpoint = source(option, request.heads[method], request.token_secret)
     row = copy.deepcopy(table(__package__, "heads.yaml")[method])
     block, field = row["checkpoint"]
-    row["speculation"][block] |= {field: checkpoint}
-    return {**copy.deepcopy(spec), "speculation": {"method": method, **row["speculation"]}}
+    speculation = row["speculation"]
+    if "tree" in row and not request.has(row["tree"]):
+        speculation = {"maxDraftTokens": DRAFT_TOKENS, block: {}}
+    speculation[block] |= {field: checkpoint}
+    return {**copy.deepcopy(spec), "speculation": {"method": method, **speculation}}
 
 
 def resource(entry: str, namespace: str, spec: Mapping[str, Any], run: str) -> Json:
@@ -230,9 +234,9 @@ def _model(request: CertifyRequest, option: str) -> Json:
 
 
 def _limits(request: CertifyRequest) -> Json:
-    if request.support.on_gpus:
-        return {"maxBatchSize": 8, "maxInputLen": 1024, "maxSeqLen": 2048, "maxNumTokens": 8192}
-    return {"maxBatchSize": 8, "maxInputLen": 128, "maxSeqLen": 256, "maxNumTokens": 2048}
+    prompt, longest, step = (1024, 2048, 8192) if request.support.on_gpus else (128, 256, 2048)
+    own = {"maxInputLen": prompt} if request.has("inputLimit") else {}
+    return {"maxBatchSize": 8, **own, "maxSeqLen": longest, "maxNumTokens": step}
 
 
 def _serving(request: CertifyRequest, *, heads: bool) -> Json:

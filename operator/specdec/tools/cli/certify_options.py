@@ -24,7 +24,7 @@ class AccessMode(StrEnum):
 Backend = Annotated[
     str,
     typer.Option(
-        help="PyTorch or TensorRT on GPUs, or Reference on CPUs.", autocompletion=backends
+        help="PyTorch, VLLM or TensorRT on GPUs, or Reference on CPUs.", autocompletion=backends
     ),
 ]
 Output = Annotated[
@@ -40,8 +40,8 @@ Heads = Annotated[
     list[str] | None,
     typer.Option(
         metavar="METHOD=SOURCE",
-        help="Checkpoint of heads for Eagle3, Eagle, Medusa or ReDrafter; repeatable. SOURCE is "
-        "OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
+        help="Checkpoint of heads for Eagle3, Eagle, Medusa, ReDrafter or DFlash, or of a draft "
+        "for PARD; repeatable. SOURCE is OWNER/REPO of the Hugging Face hub, or pvc:CLAIM/PATH.",
         autocompletion=head_methods,
     ),
 ]
