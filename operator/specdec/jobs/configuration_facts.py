@@ -52,6 +52,7 @@ def checkpoint(config: Config, modelopt: Config = _NONE) -> CheckpointFacts:
         kv_heads=first(own, "full_kv_heads") or _kv_heads(own, heads),
         head_dim=first(own, "full_head_dim") or width,
         rotary_dim=_rotary_width(own, width),
+        mask_token=first(own, "mask_token"),
         max_position=longest,
         dtype=str(dtype).removeprefix("torch.")[:16] if dtype else None,
         tie_embeddings=own.get("tie_word_embeddings") is True,

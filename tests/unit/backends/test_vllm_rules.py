@@ -180,7 +180,7 @@ def test_drafts_of_speculators_count_the_states_before_the_first_layer(
 @pytest.mark.parametrize("method", ["DraftTarget", "PARD"])
 def test_a_padded_vocabulary_does_not_fit(method: str) -> None:
     """vLLM compares the sizes, also where the tokenizers are equal; no check weakens that."""
-    padded = {**FACTS, "vocabSize": 1000}
+    padded = {**FACTS, "maskToken": 1, "vocabSize": 1000}
     cr = put(vllm(method), "checks", {"vocabulary": "Disabled"})
     assert codes(cr, {"target": FACTS, "draft": padded}) == ["VocabSizeMismatch"]
 
@@ -217,3 +217,27 @@ def test_a_draft_has_the_tokenizer_of_the_target() -> None:
         "TokenizerMismatch",
         "VocabSizeMismatch",
     ]
+
+
+def test_a_parallel_draft_has_a_token_for_its_places() -> None:
+    """vLLM ends at its start without one."""
+    draft = {**FACTS, "maskToken": 1}
+    assert codes(vllm("PARD"), {"target": FACTS, "draft": draft}) == []
+    assert codes(vllm("PARD"), {"target": FACTS, "draft": FACTS}) == ["HeadsMethodMismatch"]
+
+
+@pytest.mark.parametrize(("longest", "positions", "short"), [(512, 512, False), (512, 256, True)])
+def test_a_draft_has_the_longest_sequence_of_its_target(
+    longest: int, positions: int, short: bool
+) -> None:
+    cr = put(vllm("DraftTarget"), "target.limits.maxSeqLen", longest)
+    draft = {**FACTS, "maxPosition": positions}
+    facts = {"target": {**FACTS, "maxPosition": 8192}, "draft": draft}
+    verdict = compatibility.judge(SpeculativeModel.parse(cr), by_role(facts))
+    assert ["of the target" in finding.message for finding in verdict.warnings] == [True] * short
+
+
+def test_an_open_limit_is_what_target_and_draft_allow() -> None:
+    cr = put(vllm("DraftTarget"), "target.limits.maxSeqLen", None)
+    facts = {"target": {**FACTS, "maxPosition": 8192}, "draft": {**FACTS, "maxPosition": 1024}}
+    assert not compatibility.judge(SpeculativeModel.parse(cr), by_role(facts)).findings

@@ -233,16 +233,20 @@ def _context(model: SpeculativeModel, facts: Mapping[str, CheckpointFacts]) -> I
     known = {role: Checkpoint(role, "", "", 0, each) for role, each in facts.items()}
     sized = backends.sized(model, known, 0).models
     yield from _heads_context(facts.get("heads", NO_FACTS), sized["target"].limits.max_seq_len)
-    for role, spec in sized.items():
-        positions, longest = facts.get(role, NO_FACTS).max_position, spec.limits.max_seq_len
+    method = backends.method(model)
+    for role in sized:
+        # A draft in the target's processes has the target's limits.
+        limited = "target" if method.in_target_process else role
+        positions = facts.get(role, NO_FACTS).max_position
+        longest = sized[limited].limits.max_seq_len
         if positions is None:
             continue
-        beyond = backends.method(model).positions_beyond(model) if role == "target" else 0
+        beyond = method.positions_beyond(model) if role == "target" else 0
         if longest > positions:
             message = (
                 f"the {role} was trained on {positions} positions and limits.maxSeqLen allows "
                 f"{longest}: longer sequences may lose quality and acceptance; "
-                f"lower limits.maxSeqLen of the {role}, or choose a model made for more"
+                f"lower limits.maxSeqLen of the {limited}, or choose a model made for more"
             )
         elif longest + beyond > positions:
             message = (
