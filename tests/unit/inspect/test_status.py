@@ -242,6 +242,17 @@ def test_at_80_columns_names_are_whole_and_messages_have_the_width(
     assert len(shown[at + 2]) > 50
 
 
+def test_at_80_columns_messages_of_conditions_have_the_width(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = copy.deepcopy(STATUS["conditions"])
+    conditions[0]["message"] = message = "claim models is bound, " * 4 + "and that is all"
+    with_status(api, conditions=conditions)
+    shown = on_80_columns(monkeypatch, "pair")
+    at = next(i for i, line in enumerate(shown) if line.startswith(conditions[0]["type"]))
+    assert " ".join(line.strip() for line in shown[at + 1 : at + 3]) == message
+
+
 def test_at_80_columns_the_table_of_all_becomes_a_list(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
