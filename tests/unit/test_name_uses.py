@@ -27,6 +27,7 @@ COMPARING = {
     "images/build/build_engine.py": "its text is in the key of every engine",
     "images/build/image_check.py": "it runs in the image of a server, without this package",
     "images/build/image_imports.py": "the name of TensorRT-LLM's Python package",
+    "jobs/artifact_inspection.py": "reads from the files of heads which method they are made for",
     "servers/openai_api.py": "the owner of a model, as servers with OpenAI's API list it",
 }
 
@@ -77,7 +78,9 @@ NAMING = {
     "tools/cli/app.py": "examples of commands",
     "tools/cli/certify.py": "the default of an option",
     "tools/cli/certify_options.py": "the help of options",
+    "tools/cli/init.py": "the default of an option",
     "tools/cli/migrate.py": "the only value of an option",
+    "tools/dry_run/first_manifest.py": "the method of a target without a known pair",
     "client/infer.py": "the sizes of lookahead decoding in a request",
     "controller/settings.py": "the operator's own setting of one backend's default image",
     "jobs/registry.py": "Reference is an OCI reference there",

@@ -39,10 +39,14 @@ class Pair:
         return {**row, "backends": list(self.backends)}
 
 
+def _content() -> Any:
+    return table("specdec.api", "catalog.yaml")
+
+
 @cache
 def pairs() -> tuple[Pair, ...]:
     """All rows, in the order of the table."""
-    content: Any = table("specdec.api", "catalog.yaml")
+    content = _content()
     sources = content["sources"]
     return tuple(
         Pair(
@@ -68,3 +72,14 @@ def of(target: str) -> tuple[Pair, ...]:
 def like(text: str) -> tuple[Pair, ...]:
     """The rows whose target contains a text."""
     return tuple(pair for pair in pairs() if text.lower() in pair.target.lower())
+
+
+def place(method: str) -> tuple[str, ...]:
+    """The keys from the block of a method to the source of its draft or heads."""
+    return tuple(_content()["places"].get(method, ("checkpoint",)))
+
+
+def tokens(pair: Pair, backend: str) -> int | None:
+    """The draft length to start with on a backend."""
+    tree: int | None = _content()["trees"].get(backend, {}).get(pair.method)
+    return tree or pair.tokens

@@ -57,7 +57,9 @@ def test_catalog_lists_a_target_in_any_case_or_by_a_part() -> None:
 def test_catalog_names_a_method_for_a_target_without_a_row() -> None:
     result = run("catalog", "acme/unknown")
     assert result.exit_code == 1
-    assert result.stderr == "no pair is known for acme/unknown: method NGram needs no draft\n"
+    assert result.stderr == (
+        "no pair is known for acme/unknown: `specdec init` writes a manifest without one\n"
+    )
 
 
 def test_plan_names_the_other_pairs_of_its_target() -> None:

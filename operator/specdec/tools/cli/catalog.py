@@ -33,7 +33,10 @@ def catalog(
     elif listed:
         _print(listed)
     else:
-        typer.echo(f"no pair is known for {target}: method NGram needs no draft", err=True)
+        typer.echo(
+            f"no pair is known for {target}: `specdec init` writes a manifest without one",
+            err=True,
+        )
     if not listed:
         raise typer.Exit(1)
 

@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Iterator
 
+from pydantic.alias_generators import to_camel
+
 from specdec.api import catalog
 from specdec.api.catalog import Pair
 from specdec.api.matrix import matrix, support
@@ -25,10 +27,6 @@ _BYTES = {
 # Beside the weights of the target: tokenizers, draft and repositories.
 _SPARE, _UNKNOWN_GIB = 1.2, 200
 _CHARACTERS = 40
-# By method: the object that holds the source, where it is not the source itself.
-_PLACES = {"DraftTarget": "draft:\n        source:", "PARD": "draft:", "Medusa": "heads:"}
-# Tokens of the default tree that engines have for heads; fewer would need a smaller tree.
-_TREE, _TREE_METHODS = 63, ("Eagle", "Medusa")
 _LOOKUP_TOKENS = 5
 
 
@@ -98,18 +96,15 @@ def _speculation(pair: Pair | None, backend: str) -> Iterator[str]:
             yield f"    maxDraftTokens: {_LOOKUP_TOKENS}"
         return
     yield f"    method: {pair.method}"
-    tree = backend == "TensorRT" and pair.method in _TREE_METHODS
-    if tokens := _TREE if tree else pair.tokens:
+    if tokens := catalog.tokens(pair, backend):
         yield "    # Draft tokens of a step; more pay off where most are accepted."
         yield f"    maxDraftTokens: {tokens}"
     if pair.repository is None:
         return
-    key = "pard" if pair.method == "PARD" else pair.method[0].lower() + pair.method[1:]
-    yield f"    {key}:"
-    yield f"      {_PLACES.get(pair.method, 'checkpoint:')}"
-    indent = "          " if pair.method == "DraftTarget" else "        "
-    yield f"{indent}huggingFace:"
-    yield f"{indent}  repo: {pair.repository}"
+    keys = (to_camel(Method(pair.method).key), *catalog.place(pair.method), "huggingFace")
+    for depth, key in enumerate(keys, start=2):
+        yield f"{'  ' * depth}{key}:"
+    yield f"{'  ' * (len(keys) + 2)}repo: {pair.repository}"
 
 
 def _others(known: tuple[Pair, ...], used: Pair | None) -> Iterator[str]:
