@@ -46,6 +46,14 @@ def test_a_target_alone_has_no_speculation() -> None:
     assert "speculative-config" not in options(vllm("None", frontend="VllmServe"))
 
 
+def test_answers_of_the_own_server_have_counts_only_with_drafts() -> None:
+    """vLLM 0.32.0 refuses the option without drafts."""
+    name = "per-request-spec-decode-metrics"
+    assert options(vllm("NGram", "0.32.0", "VllmServe"))[name] == "summary"
+    assert name not in options(vllm("None", "0.32.0", "VllmServe"))
+    assert name not in options(vllm("NGram", "0.27.1", "VllmServe"))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_options_are_the_arguments_by_the_names_of_flags(method: str) -> None:
     own = options(vllm(method, frontend="VllmServe"))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
+from specdec.api.matrix import support
 from specdec.api.model import SpeculativeModel
 from specdec.backends import one_process
 from specdec.backends.facts import Checkpoint, Facts
@@ -53,7 +54,9 @@ class Vllm:
         need = self.memory(model, facts.checkpoints).get("target")
         values = configuration.arguments(model, facts, need.kv_per_token if need else None)
         if not rules.in_triton(model):
-            return {OPTIONS: configuration.options(values)}
+            runtime = model.spec.runtime
+            version = runtime.version or support(runtime.backend).default_version
+            return {OPTIONS: configuration.options(values, version)}
         instances = one_process.instances(model)
         plan = VllmPlan(
             arguments=configuration.text(values),

@@ -9,6 +9,7 @@ import yaml
 from specdec.api.model import SpeculativeModel
 from specdec.backends.facts import Facts
 from specdec.backends.vllm import limits, methods
+from specdec.servers.vllm_engine import counts_by_request
 
 _DTYPES = {"Auto": "auto", "Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16"}
 
@@ -51,14 +52,19 @@ def text(values: Mapping[str, Any]) -> str:
     return json.dumps(values, indent=2) + "\n"
 
 
-def options(values: Mapping[str, Any]) -> str:
+def options(values: Mapping[str, Any], version: str) -> str:
     """The file for `--config` of vLLM's own server; its keys are flags without their dashes.
+
+    Answers get the counts of their draft tokens, which vLLM refuses without drafts.
 
     The server ignores false: it takes the flag with `no-` in its place. It would read null as a
     text.
     """
+    counts: dict[str, Any] = {}
+    if "speculative_config" in values and counts_by_request(version):
+        counts = {"per_request_spec_decode_metrics": "summary"}
     flags: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in {**values, **counts}.items():
         flag = name.replace("_", "-")
         if value is False:
             flags[f"no-{flag}"] = True

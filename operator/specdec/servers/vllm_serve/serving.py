@@ -19,14 +19,14 @@ def command(start: Start) -> list[str]:
 
     The console script `vllm serve` runs the same program.
     """
-    counted = ("--enable-per-request-metrics", "--per-request-spec-decode-metrics", "summary")
+    counted = vllm_engine.counts_by_request(start.version)
     return [
         *("python3", "-m", "vllm.entrypoints.openai.api_server"),
         *("--config", f"{start.directory}/{OPTIONS}"),
         *proxied.listen(),
         *("--served-model-name", start.name),
         *("--disable-fastapi-docs", "--disable-uvicorn-access-log"),
-        *(counted if vllm_engine.counts_by_request(start.version) else ()),
+        *(("--enable-per-request-metrics",) if counted else ()),
     ]
 
 
