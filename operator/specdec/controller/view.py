@@ -161,7 +161,7 @@ class View:
             What it changes in the view.
         """
         if name not in self._doubts:
-            return None  # a newer state has arrived meanwhile
+            return None  # a newer state has arrived
         if live is not None and _is_managed(live):
             change = self.put(live)
             self._doubts.pop(name, None)
@@ -215,7 +215,7 @@ def number(text: str) -> int:
 def _stored(api_version: str, kind: str, item: Mapping[str, Any]) -> Json:
     """The object with its kind, which lists omit, and without the fields of its managers."""
     meta = dict(item["metadata"])
-    # They take half of the memory. Whoever changes an object needs the names of the managers.
+    # They take half of the memory. A write needs the names of the managers.
     entries = meta.pop("managedFields", ())
     managers = [{k: e[k] for k in ("manager", "operation") if k in e} for e in entries]
     return {

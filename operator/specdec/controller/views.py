@@ -332,7 +332,7 @@ class Views(Cluster):
                     self._event(event[0], event[1], deleted=event[2])
 
     def _written(self, stored: Json) -> Json:
-        """Store the response of a change; report what other clients have changed meanwhile."""
+        """Store the response of a change; report what other clients have changed since."""
         change = self._store(stored)
         if change is not None and (old := change[0]) is not None:
             own = "spec" if stored["kind"] != KIND else "status"

@@ -172,7 +172,7 @@ async def test_lost_events_are_repaired_by_the_comparison() -> None:
 
 @simulated_clock
 async def test_children_of_a_lost_deletion_are_not_created_again() -> None:
-    """kopf lists anew after an expired watch, and sends no event of what was deleted meanwhile."""
+    """kopf lists anew after an expired watch, and sends no event of what was deleted before."""
     operator = Operator(LivingCluster())
     await operator.connected()
     await operator.serve()
