@@ -56,6 +56,15 @@ class Operator:
         return self.cluster.requests()[verb, kind]
 
 
+async def fetching() -> Operator:
+    """Return an operator with a resource whose fetch Job has run for half of its time."""
+    operator = Operator(LivingCluster())
+    await operator.connected()
+    operator.cluster.put(resource())
+    await asyncio.sleep(JOB_SECONDS / 2)
+    return operator
+
+
 @simulated_clock
 async def test_a_resource_becomes_ready_without_reads_and_with_few_writes() -> None:
     operator = Operator(LivingCluster())
@@ -135,10 +144,7 @@ async def test_a_change_of_the_spec_during_our_status_write_is_reconciled() -> N
 
 @simulated_clock
 async def test_without_watches_reads_are_live_and_the_end_is_the_same() -> None:
-    operator = Operator(LivingCluster())
-    await operator.connected()
-    operator.cluster.put(resource())
-    await asyncio.sleep(JOB_SECONDS / 2)
+    operator = await fetching()
     operator.cluster.lose_events = True
     operator.cluster.end_watches(500)
     await asyncio.sleep(0.5)
@@ -154,10 +160,7 @@ async def test_without_watches_reads_are_live_and_the_end_is_the_same() -> None:
 
 @simulated_clock
 async def test_lost_events_are_repaired_by_the_comparison() -> None:
-    operator = Operator(LivingCluster())
-    await operator.connected()
-    operator.cluster.put(resource())
-    await asyncio.sleep(JOB_SECONDS / 2)
+    operator = await fetching()
     views = operator.runtime._views
     assert views is not None
     operator.cluster.lose_events = True
@@ -191,11 +194,8 @@ async def test_children_of_a_lost_deletion_are_not_created_again() -> None:
 @simulated_clock
 async def test_nothing_is_deleted_because_of_a_copy_alone() -> None:
     """The copies lack the pod of a complete Job, whose result would seem lost."""
-    operator = Operator(LivingCluster())
-    await operator.connected()
+    operator = await fetching()
     cluster = operator.cluster
-    cluster.put(resource())
-    await asyncio.sleep(JOB_SECONDS / 2)
     views = operator.runtime._views
     assert views is not None
     (pods,) = views._views["v1", "Pod"]
